@@ -1,0 +1,78 @@
+"""Writing without half-written results, and hashing what was read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path` that takes its place when the block ends well.
+
+    Everything in it is flushed to disk before the rename, so after a crash or power cut `path`
+    is either the old folder, the new folder or absent, never a mixture. If the block raises,
+    the temporary folder is removed and `path` stays as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    temporary.chmod(0o755)  # mkdtemp makes it private; a result is not a secret
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            sync(file)
+        sync(temporary)
+        retired: Path | None = None
+        if path.exists():
+            retired = temporary.with_name(temporary.name + ".old")
+            path.rename(retired)
+        temporary.rename(path)
+        sync(path.parent)
+        if retired is not None:
+            shutil.rmtree(retired)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def write_atomically(path: Path, data: str | bytes) -> None:
+    """Write `data` (text as UTF-8) to `path` so that readers see the old or the new file, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+        sync(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Ask the system to put a file or folder on the disk now."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256_of(*paths: Path) -> str:
+    """Hex digest over the contents of `paths`, in order."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        digest.update(b"\0")
+    return digest.hexdigest()
