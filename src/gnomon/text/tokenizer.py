@@ -1,0 +1,332 @@
+"""Text to ids and back without loss: BPE or unigram subwords, trained by `tokenizers`.
+
+Three decisions make `decode(encode(text))` the normalised text, blanks and all:
+
+- A blank stays a blank inside the pieces (" dog"), so a literal "▁" is nothing special. One blank
+  is put before a line that starts with a word, so that this word is the same piece as within a
+  line, and taken off again by decoding. Scripts written without spaces get none.
+- Characters outside the alphabet become the bytes of their UTF-8, one id each.
+- Names of special and byte ids ("</s>", "<0x0A>") are torn at the "<" before the model sees them,
+  so that no text can spell a special id, neither in training nor in use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from gnomon.errors import DataError, ModelError
+from gnomon.files import write_atomically
+
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+MAX_PIECE_LENGTH = 16  # characters; longer pieces are whole phrases learned by heart
+
+_GAP = "\n"  # in no line, so in no piece
+_RESERVED = r"<(?=(?:pad|unk|s|/s|0x[0-9A-F]{2})>)"
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerConfig:
+    """How text is cut into subwords."""
+
+    kind: Literal["bpe", "unigram"] = "bpe"
+    vocab_size: int = 8000  # upper bound on ids, special and byte ids included
+    joint: bool = True  # one vocabulary for source and target, as tied embeddings need
+    byte_fallback: bool = True  # unknown characters become bytes; False: they become <unk>
+    min_frequency: int = 2  # rarer characters and merges are not learned
+    split_digits: bool = False  # each digit its own piece: numbers never seen are still spelled
+    lowercase: bool = False
+    normalization: Literal["nfc", "nfkc", "none"] = "nfc"
+
+    @property
+    def num_reserved(self) -> int:
+        """Ids that are not learned from text: specials and bytes."""
+        return len(SPECIALS) + (len(BYTES) if self.byte_fallback else 0)
+
+    def problems(self) -> list[str]:
+        """Return every rule broken across fields; empty if all is well."""
+        found = []
+        if self.vocab_size <= self.num_reserved:
+            found.append(
+                f"tokenizer.vocab_size must be above {self.num_reserved} (special and byte ids), "
+                f"is {self.vocab_size}: raise it to some thousands"
+            )
+        if self.min_frequency < 1:
+            found.append(
+                f"tokenizer.min_frequency must be 1 or more, is {self.min_frequency}: set it to 2"
+            )
+        return found
+
+
+class Tokenizer:
+    """A trained subword vocabulary; ids 0..3 are padding, unknown, begin and end."""
+
+    pad_id = 0
+    unk_id = 1
+    bos_id = 2
+    eos_id = 3
+
+    def __init__(self, serialized: str) -> None:
+        """Build from the text of a `tokenizer.json`; see `train` and `load`.
+
+        Raises:
+            ModelError: it is not one that gnomon wrote.
+        """
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(serialized)
+        except Exception as error:  # the Rust side raises bare Exception
+            raise ModelError("a tokenizer file must be whole and readable", seen=error) from error
+        found = tuple(self._tokenizer.id_to_token(index) for index in range(len(SPECIALS)))
+        if found != SPECIALS:
+            raise ModelError(
+                f"a tokenizer's first ids must be {', '.join(SPECIALS)}",
+                seen=", ".join(map(str, found)),
+                mend="use a tokenizer that gnomon trained",
+            )
+        self._serialized = serialized
+        self.vocab_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        self.fingerprint = hashlib.sha256(serialized.encode()).hexdigest()
+
+    @classmethod
+    def train(cls, lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+        """Learn a vocabulary from lines; the same lines give the same bytes on disk.
+
+        The vocabulary may come out smaller than `config.vocab_size` where the text does not
+        support so many pieces: read `vocab_size` of the result.
+
+        Args:
+            lines: the training text; a one-shot iterator is kept in memory, as it is read twice.
+            config: see `TokenizerConfig`.
+
+        Raises:
+            DataError: the text holds nothing to learn from.
+        """
+        if problems := config.problems():
+            raise DataError("the tokenizer's options must fit together", seen="; ".join(problems))
+        normalizer = _normalizer(config)
+        if iter(lines) is lines:
+            lines = list(lines)
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(normalizer.normalize_str(line))
+        alphabet = _alphabet(counts, config)
+        if not alphabet - {" "}:
+            raise DataError(
+                "a tokenizer needs text to learn from",
+                seen=f"{sum(counts.values())} characters, none of them frequent enough",
+                mend="give more text, or lower tokenizer.min_frequency",
+            )
+        rare = counts.keys() - alphabet
+        # A rare character leaves a gap, or its neighbours would be learned as one piece.
+        gaps = str.maketrans(dict.fromkeys(rare, _GAP))
+        text = (
+            line if rare.isdisjoint(line) else line.translate(gaps)
+            for line in map(normalizer.normalize_str, lines)
+        )
+        learn = _learn_bpe if config.kind == "bpe" else _learn_unigram
+        model = learn(text, sorted(alphabet), config)
+        return cls(_assemble(model, config))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Read a `tokenizer.json`.
+
+        Raises:
+            ModelError: no such file, or not one that gnomon wrote.
+        """
+        try:
+            return cls(Path(path).read_bytes().decode("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError("a tokenizer file must be readable", seen=error) from error
+
+    def save(self, path: str | Path) -> None:
+        """Write a `tokenizer.json`, which any program built on `tokenizers` reads."""
+        write_atomically(Path(path), self._serialized)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, without begin and end.
+
+        Raises:
+            DataError: a text holds a lone surrogate, which no encoding can carry.
+        """
+        try:
+            encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError) as error:
+            raise DataError(
+                "texts must be strings without lone surrogates",
+                seen=error,
+                mend='decode the bytes with errors="replace" first',
+            ) from error
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Iterable[Sequence[int]]) -> list[str]:
+        """Return the text of each id sequence; padding, begin and end vanish, unknown is "\\ufffd".
+
+        Raises:
+            ModelError: an id is outside the vocabulary, so model and tokenizer do not belong
+                together.
+        """
+        rows = [list(map(int, row)) for row in ids]
+        for row in rows:
+            if row and not 0 <= min(row) <= max(row) < self.vocab_size:
+                raise ModelError(
+                    f"ids must be within the vocabulary of {self.vocab_size}",
+                    seen=f"ids from {min(row)} to {max(row)}",
+                    mend="use the tokenizer the model was trained with",
+                )
+        texts: list[str] = self._tokenizer.decode_batch(rows, skip_special_tokens=False)
+        return texts
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the written form of each id, for people to look at."""
+        return [self._tokenizer.id_to_token(int(index)) for index in ids]
+
+    def normalise(self, text: str) -> str:
+        """Return what `decode(encode(text))` gives: `text` in the vocabulary's Unicode form."""
+        normal: str = self._tokenizer.normalizer.normalize_str(text)
+        return normal.removeprefix(" ")
+
+
+def _normalizer(config: TokenizerConfig) -> Any:
+    steps: list[Any] = []
+    if config.normalization != "none":
+        steps.append(normalizers.NFC() if config.normalization == "nfc" else normalizers.NFKC())
+    if config.lowercase:
+        steps.append(normalizers.Lowercase())
+    alone = _UNSPACED + (r"\p{N}" if config.split_digits else "")
+    steps.append(normalizers.Prepend(" "))
+    steps.append(normalizers.Replace(tokenizers.Regex(rf"\A (?=[{alone}])"), ""))
+    return normalizers.Sequence(steps)
+
+
+def _pre_tokenizer(config: TokenizerConfig) -> Any:
+    """Cut text where no piece may reach across: between words, scripts, numbers, punctuation."""
+    pattern = "|".join(
+        (
+            _RESERVED,
+            rf"[{_UNSPACED}]+",
+            rf" ?(?:(?![{_UNSPACED}])[\p{{L}}\p{{M}}])+",
+            r"\p{N}" if config.split_digits else r" ?\p{N}+",
+            rf" ?(?:(?!{_RESERVED})[^\s\p{{L}}\p{{M}}\p{{N}}])+",
+            r"\s+(?!\S)",  # all but the last of several blanks: that one belongs to the next word
+            r"\s",
+        )
+    )
+    return pre_tokenizers.Split(tokenizers.Regex(pattern), behavior="isolated")
+
+
+def _alphabet(counts: Counter[str], config: TokenizerConfig) -> set[str]:
+    """Choose the characters that get ids of their own, most frequent first."""
+    room = config.vocab_size - config.num_reserved
+    # With bytes to fall back on, half the room is kept for pieces of several characters: Chinese
+    # has thousands of characters, and most of them are rarer than most words.
+    limit = max(1, room // 2) if config.byte_fallback else room
+    frequent = [item for item in counts.items() if item[1] >= config.min_frequency]
+    frequent.sort(key=lambda item: (-item[1], item[0]))
+    return {character for character, _ in frequent[:limit]}
+
+
+def _learn_bpe(text: Iterable[str], alphabet: list[str], config: TokenizerConfig) -> dict[str, Any]:
+    scratch = tokenizers.Tokenizer(models.BPE())
+    scratch.pre_tokenizer = _pre_tokenizer(config)
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size - config.num_reserved,
+        min_frequency=config.min_frequency,
+        max_token_length=MAX_PIECE_LENGTH,
+        # Both are needed to have exactly this alphabet: the trainer would add "\n" by itself.
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    scratch.train_from_iterator(text, trainer)
+    learned = json.loads(scratch.to_str())["model"]
+    pieces = sorted(learned["vocab"], key=learned["vocab"].__getitem__)
+    vocab = {piece: index for index, piece in enumerate((*_reserved(config), *pieces))}
+    assert len(vocab) == config.num_reserved + len(pieces), "a learned piece spells a reserved name"
+    return {
+        "type": "BPE",
+        "unk_token": SPECIALS[Tokenizer.unk_id],
+        "byte_fallback": config.byte_fallback,
+        "vocab": vocab,
+        "merges": learned["merges"],
+    }
+
+
+def _learn_unigram(
+    text: Iterable[str], alphabet: list[str], config: TokenizerConfig
+) -> dict[str, Any]:
+    scratch = tokenizers.Tokenizer(models.Unigram())
+    scratch.pre_tokenizer = _pre_tokenizer(config)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=config.vocab_size - config.num_reserved,
+        initial_alphabet=alphabet,
+        max_piece_length=MAX_PIECE_LENGTH,
+        unk_token=None,
+        show_progress=False,
+    )
+    try:
+        scratch.train_from_iterator(text, trainer)
+    except Exception as error:  # the Rust side raises bare Exception
+        raise DataError(
+            "a unigram vocabulary needs more text, or room for all its characters",
+            seen=error,
+            mend='give more text, raise tokenizer.vocab_size, or set tokenizer.kind = "bpe"',
+        ) from error
+    learned = json.loads(scratch.to_str())["model"]["vocab"]
+    pieces = _in_fixed_order([(piece, score) for piece, score in learned if piece != _GAP])
+    vocab = [(name, 0.0) for name in _reserved(config)] + pieces
+    assert len(dict(vocab)) == len(vocab), "a learned piece spells a reserved name"
+    return {
+        "type": "Unigram",
+        "unk_id": Tokenizer.unk_id,
+        "byte_fallback": config.byte_fallback,
+        "vocab": vocab,
+    }
+
+
+def _in_fixed_order(learned: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Take out what differs between two trainings on the same text.
+
+    The trainer sums in the order of a hash table, so scores differ in their last bits, and it
+    gives the characters it had to put back after pruning `lowest + k · 0.0001` in that order too.
+    """
+    lowest = min(score for _, score in learned)
+    highest_put_back = lowest + 0.0001 * (sum(len(piece) == 1 for piece, _ in learned) + 1)
+    fixed = [
+        (piece, round(lowest if len(piece) == 1 and score < highest_put_back else score, 6))
+        for piece, score in learned
+    ]
+    return sorted(fixed, key=lambda item: (-item[1], item[0]))
+
+
+def _reserved(config: TokenizerConfig) -> tuple[str, ...]:
+    return SPECIALS + (BYTES if config.byte_fallback else ())
+
+
+def _assemble(model: dict[str, Any], config: TokenizerConfig) -> str:
+    """Return the text of the `tokenizer.json` around a learned model."""
+    shell = tokenizers.Tokenizer(models.BPE())
+    shell.normalizer = _normalizer(config)
+    shell.pre_tokenizer = _pre_tokenizer(config)
+    shell.decoder = decoders.Sequence(
+        [
+            decoders.Replace(SPECIALS[Tokenizer.unk_id], "\ufffd"),
+            decoders.Replace(tokenizers.Regex(r"\A<(?:pad|s|/s)>\z"), ""),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    whole = json.loads(shell.to_str())
+    whole["model"] = model
+    return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"

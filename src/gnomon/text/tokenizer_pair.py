@@ -1,0 +1,77 @@
+"""The tokenizers of a translation model's two sides, as one thing to train, save and load."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from gnomon.errors import ModelError
+from gnomon.text.tokenizer import Tokenizer, TokenizerConfig
+
+_JOINT = "tokenizer.json"
+_SOURCE = "tokenizer.source.json"
+_TARGET = "tokenizer.target.json"
+
+
+@dataclass(frozen=True)
+class TokenizerPair:
+    """Source and target tokenizer; the same object twice where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @classmethod
+    def train(
+        cls, sources: Iterable[str], targets: Iterable[str], config: TokenizerConfig
+    ) -> TokenizerPair:
+        """Learn one vocabulary from both sides, or one from each, as `config.joint` says.
+
+        Raises:
+            DataError: a side holds nothing to learn from.
+        """
+        if config.joint:
+            both = Tokenizer.train(list(chain(sources, targets)), config)
+            return cls(both, both)
+        return cls(Tokenizer.train(sources, config), Tokenizer.train(targets, config))
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share one vocabulary."""
+        return self.source is self.target
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex digest of both vocabularies."""
+        both = f"{self.source.fingerprint} {self.target.fingerprint}"
+        return hashlib.sha256(both.encode()).hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json`, or `tokenizer.source.json` and `tokenizer.target.json`."""
+        folder = Path(folder)
+        if self.joint:
+            self.source.save(folder / _JOINT)
+        else:
+            self.source.save(folder / _SOURCE)
+            self.target.save(folder / _TARGET)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TokenizerPair:
+        """Read what `save` wrote.
+
+        Raises:
+            ModelError: the folder holds no tokenizer, or one that gnomon did not write.
+        """
+        folder = Path(folder)
+        if (folder / _JOINT).exists():
+            both = Tokenizer.load(folder / _JOINT)
+            return cls(both, both)
+        if not (folder / _SOURCE).exists():
+            raise ModelError(
+                f"a model folder must hold {_JOINT}, or {_SOURCE} and {_TARGET}",
+                seen=folder,
+                mend="name a folder that gnomon wrote",
+            )
+        return cls(Tokenizer.load(folder / _SOURCE), Tokenizer.load(folder / _TARGET))
