@@ -1,0 +1,103 @@
+"""Label-smoothed cross-entropy that never holds a second [M, V] tensor in memory.
+
+PyTorch's own path writes log-probabilities, a smoothing term and their gradients as whole [M, V]
+tensors; on a CPU the loss is then bound by memory traffic. Here rows pass through the cache a few
+at a time: the forward pass keeps one number per row, the backward pass recomputes the
+probabilities and writes the gradient, the only large tensor. Forward and backward over
+[2000, 8000] on one core: 2.2 times faster in fp32 and 3.3 times in bf16 (benchmarks/loss.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# Elements of the logits worked on at once. On a CPU 2**19 fp32 numbers (2 MB) stay in the
+# second-level cache; on an accelerator few launches matter more than the temporary's size.
+_CHUNK_CPU = 2**19
+_CHUNK_ACCELERATOR = 2**27
+
+
+def smoothed_cross_entropy(
+    logits: Tensor, labels: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Sums over rows of the cross-entropy against smoothed and against plain targets.
+
+    The smoothed target is q = (1-α)·onehot(y) + α/V (Szegedy et al. 2016, §7; Vaswani et al.
+    2017, §5.4), so a row costs (1-α)·(-log p_y) - α·mean_v(log p_v).
+
+    Args:
+        logits: [M, V], any floating dtype; the arithmetic is fp32 (fp64 for fp64 logits).
+        labels: LongTensor [M].
+        label_smoothing: α in [0, 1).
+
+    Returns:
+        (loss, nll), both scalars: the smoothed loss, which carries the gradient, and the plain
+        negative log-likelihood in nats, which does not.
+    """
+    sums: tuple[Tensor, Tensor] = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        logits, labels, label_smoothing
+    )
+    return sums
+
+
+class _SmoothedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, label_smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        dtype = _working_dtype(logits)
+        num_rows = logits.shape[0]
+        nll = logits.new_empty(num_rows, dtype=dtype)
+        mean_log_prob = logits.new_empty(num_rows, dtype=dtype)
+        log_normalizer = logits.new_empty(num_rows, dtype=dtype)
+        for rows in _row_slices(logits):
+            chunk = logits[rows].to(dtype)
+            log_probs = torch.log_softmax(chunk, dim=-1)
+            # One column is enough to tell log Z = z_v - log p_v, and the label's is at hand.
+            label_log_probs = _at_labels(log_probs, labels[rows])
+            nll[rows] = -label_log_probs
+            mean_log_prob[rows] = log_probs.mean(dim=-1)
+            log_normalizer[rows] = _at_labels(chunk, labels[rows]) - label_log_probs
+        ctx.save_for_backward(logits, labels, log_normalizer)
+        ctx.label_smoothing = label_smoothing
+        loss = ((1 - label_smoothing) * nll - label_smoothing * mean_log_prob).sum()
+        total_nll = nll.sum()
+        ctx.mark_non_differentiable(total_nll)
+        return loss, total_nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        """∂loss/∂z = softmax(z) - q, times the gradient of the loss."""
+        logits, labels, log_normalizer = ctx.saved_tensors
+        alpha = ctx.label_smoothing
+        gradient = torch.empty_like(logits)
+        for rows in _row_slices(logits):
+            difference = torch.sub(
+                logits[rows].to(log_normalizer.dtype), log_normalizer[rows, None]
+            ).exp_()
+            difference -= alpha / logits.shape[1]
+            label_columns = labels[rows, None]
+            difference.scatter_(1, label_columns, difference.gather(1, label_columns) - (1 - alpha))
+            gradient[rows] = difference.mul_(loss_gradient)
+        return gradient, None, None
+
+
+def _working_dtype(logits: Tensor) -> torch.dtype:
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
+
+
+def _row_slices(logits: Tensor) -> list[slice]:
+    """Slices that cut [M, V] into blocks of rows of at most a chunk's elements each."""
+    num_rows, num_columns = logits.shape
+    elements = _CHUNK_CPU if logits.device.type == "cpu" else _CHUNK_ACCELERATOR
+    step = max(1, elements // max(1, num_columns))
+    return [slice(start, start + step) for start in range(0, num_rows, step)]
+
+
+def _at_labels(values: Tensor, labels: Tensor) -> Tensor:
+    return values.gather(1, labels[:, None]).squeeze(1)

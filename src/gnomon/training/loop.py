@@ -1,0 +1,428 @@
+"""The training loop: steps, validations and checkpoints in an order that survives any crash."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from gnomon.errors import RecipeError, TrainingStopped
+from gnomon.training.config import TrainingConfig
+from gnomon.training.cursor import DataCursor
+from gnomon.training.events import (
+    CheckpointRecord,
+    Listener,
+    LogRecord,
+    Outcome,
+    StartRecord,
+    StepRecord,
+    ValidationRecord,
+)
+from gnomon.training.generators import (
+    generator_states,
+    generators_untouched,
+    restore_generator_states,
+)
+from gnomon.training.guard import find_non_finite, is_disk_full
+from gnomon.training.interrupts import Interrupts
+from gnomon.training.log import MetricsLog
+from gnomon.training.objective import LossSums, Objective, ObjectiveConfig
+from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups
+from gnomon.training.precision import choose_device, choose_precision
+from gnomon.training.run import RunFolder
+from gnomon.training.state import Best, IntervalSums, TrainingState
+from gnomon.training.task import Task
+
+# Called with the number of steps done; the model is in eval mode and records no gradients.
+Validate = Callable[[int], Mapping[str, float]]
+
+
+@dataclass
+class _Pace:
+    """What this process measured since the last log line; not part of the training's state."""
+
+    num_tokens: int = 0
+    seconds: float = 0.0
+    data_seconds: float = 0.0
+
+
+class Trainer:
+    """Trains a task into a run folder, or continues the training found there.
+
+    Args:
+        task: what to train; its model has its first weights.
+        run: where checkpoints and metrics go; locked while `fit` runs.
+        schedule: learning rate of a step, from 1 (`ScheduleConfig.build`).
+        validate: metrics by name; must hold `training.best_metric`.
+        listeners: told of every step, log line, validation and checkpoint.
+
+    Raises:
+        RecipeError: when the values cannot work together or with this machine.
+    """
+
+    def __init__(
+        self,
+        task: Task[Any],
+        run: RunFolder,
+        *,
+        training: TrainingConfig,
+        objective: ObjectiveConfig,
+        optimizer: OptimizerConfig,
+        schedule: Callable[[int], float],
+        validate: Validate | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        if problems := training.problems() + objective.problems() + optimizer.problems():
+            raise RecipeError("The recipe cannot be trained: " + "; ".join(problems))
+        if training.patience is not None and validate is None:
+            raise RecipeError("training.patience needs a validation to wait for")
+        self.task = task
+        self.run = run
+        self.config = training
+        self.schedule = schedule
+        self.validate = validate
+        self.listeners: list[Listener] = [MetricsLog(run.metrics_path), *listeners]
+        self.device = choose_device(training.device)
+        self.precision = choose_precision(training.precision, self.device)
+        task.model.to(self.device)
+        self.objective = Objective(objective, pad_id=task.pad_id)
+        self.optimizer = Optimizer(task.model, optimizer)
+        self.state = TrainingState()
+        self._pace = _Pace()
+
+    # -- the whole ---------------------------------------------------------------------------
+
+    def fit(self) -> Outcome:
+        """Train to the end, or until SIGTERM or Ctrl-C; returns at once if already finished.
+
+        Raises:
+            TrainingStopped: on NaN or infinity, and when the disk is full.
+            RunError: when another process writes the run or no checkpoint can be read.
+        """
+        with self.run.lock(), ExitStack() as closing:
+            for listener in self.listeners:
+                closing.callback(listener.close)
+            interrupts = closing.enter_context(Interrupts())
+            try:
+                return self._fit(interrupts)
+            except (OSError, SafetensorError) as error:
+                if not is_disk_full(error):
+                    raise
+                raise TrainingStopped(
+                    "The disk must have room for checkpoints and logs",
+                    seen=f"full at step {self.state.step}: {error}",
+                    mend="make room and give the same command again; it continues from "
+                    + self._last_good(),
+                ) from error
+
+    def _fit(self, interrupts: Interrupts) -> Outcome:
+        if self.config.threads is not None:
+            torch.set_num_threads(self.config.threads)
+        self._begin()
+        if self.state.finished:
+            return self._outcome(self.state.finished)
+        self._announce()
+        self.task.model.train()
+        while True:
+            if interrupts.received is not None:
+                return self._leave(interrupts.received)
+            reason = self._reason_to_finish()
+            improved = False
+            if self._validation_is_due(at_end=reason is not None):
+                improved = self._run_validation()
+                reason = reason or self._reason_to_finish()
+            if reason is not None:
+                self.state.finished = reason
+                self._save()
+                outcome = self._outcome(reason)
+                self._tell("on_end", outcome)
+                return outcome
+            if improved or self._checkpoint_is_due():
+                self._save()
+            self._step()
+
+    def _begin(self) -> None:
+        """Put model, optimizer, generators and counters where the newest checkpoint left them."""
+        self._fit_started = time.perf_counter()
+        checkpoint, complaints = self.run.checkpoints.load_newest()
+        for complaint in complaints:
+            self._tell("on_message", "warning", complaint)
+        if checkpoint is None:
+            self.state = TrainingState()
+            torch.manual_seed(self.config.seed)
+        else:
+            self.state = checkpoint.state
+            self.task.load(checkpoint.path)
+            self.optimizer.load_state_tensors(checkpoint.tensors)
+            restore_generator_states(checkpoint.tensors, self.device)
+            if checkpoint.num_threads != torch.get_num_threads():
+                self._tell(
+                    "on_message",
+                    "warning",
+                    f"{checkpoint.path.name} was trained with {checkpoint.num_threads} threads, "
+                    f"this process has {torch.get_num_threads()}: results will differ in the "
+                    "last bits (training.threads fixes the count)",
+                )
+        self._seconds_before = self.state.seconds
+        self._saved_step = self.state.step
+        self._cursor = DataCursor(
+            self.task.epoch,
+            epoch=self.state.epoch,
+            batch=self.state.batch,
+            max_epochs=self.config.max_epochs,
+        )
+
+    def _announce(self) -> None:
+        self._total_steps = self._estimate_total_steps()
+        record = StartRecord(
+            step=self.state.step,
+            total_steps=self._total_steps,
+            precision=self.precision.reason,
+            parameter_groups=describe_groups(self.optimizer.groups),
+        )
+        self._tell("on_start", record)
+
+    def _leave(self, received: signal.Signals) -> Outcome:
+        """Save where we are and go; validation, if due, happens when training continues."""
+        if self._saved_step != self.state.step:
+            self._save()
+        outcome = self._outcome("interrupted", signal_number=received.value)
+        self._tell("on_end", outcome)
+        return outcome
+
+    def _outcome(self, reason: str, signal_number: int | None = None) -> Outcome:
+        best = self.state.best
+        return Outcome(self.state.step, reason, best.step if best else None, signal_number)
+
+    # -- what is due -------------------------------------------------------------------------
+
+    def _reason_to_finish(self) -> str | None:
+        config, state = self.config, self.state
+        if config.patience and state.num_validations_without_gain >= config.patience:
+            return "early_stopping"
+        if state.step >= config.max_steps:
+            return "max_steps"
+        if self._cursor.exhausted:
+            return "max_epochs"
+        if config.max_minutes and self._seconds() >= config.max_minutes * 60:
+            return "max_minutes"
+        return None
+
+    def _validation_is_due(self, *, at_end: bool) -> bool:
+        step = self.state.step
+        if self.validate is None or step == self.state.validated_step:
+            return False
+        return at_end or step % self.config.validate_every == 0
+
+    def _checkpoint_is_due(self) -> bool:
+        step = self.state.step
+        return step != self._saved_step and step % self.config.checkpoint_every == 0
+
+    def _estimate_total_steps(self) -> int:
+        total = self.config.max_steps
+        if self.config.max_epochs is not None and not self._cursor.exhausted:
+            batches = self.config.max_epochs * self._cursor.num_batches
+            total = min(total, math.ceil(batches / self.config.accumulate))
+        return max(total, self.state.step)
+
+    def _seconds(self) -> float:
+        """Wall time spent in `fit`, over all continuations."""
+        return self._seconds_before + time.perf_counter() - self._fit_started
+
+    # -- one step ----------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        started = time.perf_counter()
+        step, epoch = self.state.step + 1, self._cursor.epoch
+        states = generator_states(self.device)  # so that a failed step can be run again
+        batches = [self.task.collate(spec) for spec in self._cursor.take(self.config.accumulate)]
+        num_tokens = sum(self.objective.num_tokens(self.task.target(b)) for b in batches)
+        batches = [batch.to(self.device) for batch in batches]
+        data_seconds = time.perf_counter() - started
+
+        count_correct = step % self.config.log_every == 0
+        sums = [self._forward_backward(b, num_tokens, count_correct) for b in batches]
+        # The one wait for the device in a step: its figures decide whether the step is taken.
+        loss, nll, norm = torch.stack(
+            [
+                torch.stack([s.loss.detach() for s in sums]).sum() / num_tokens,
+                torch.stack([s.nll for s in sums]).sum() / num_tokens,
+                self.optimizer.gradient_norm(),
+            ]
+        ).tolist()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise self._not_finite(step, batches, num_tokens, states, loss, norm)
+        self.optimizer.clip(norm)
+        learning_rate = self.schedule(step)
+        self.optimizer.step(learning_rate)
+
+        self._advance(loss, nll, num_tokens)
+        record = StepRecord(
+            step=step,
+            epoch=epoch,
+            loss=loss,
+            nll=nll,
+            learning_rate=learning_rate,
+            gradient_norm=norm,
+            num_tokens=num_tokens,
+            num_correct=_total_correct(sums),
+            seconds=time.perf_counter() - started,
+            data_seconds=data_seconds,
+        )
+        self._tell("on_step", record)
+        self._log(record)
+
+    def _forward_backward(self, batch: Any, num_tokens: int, count_correct: bool) -> LossSums:
+        """Add the gradient of this micro-batch's part of the mean over all `num_tokens`."""
+        with self.precision.autocast():
+            sums = self.objective(
+                self.task.target(batch),
+                partial(self.task.predict, batch),
+                count_correct=count_correct,
+            )
+        (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+        return sums
+
+    def _advance(self, loss: float, nll: float, num_tokens: int) -> None:
+        state = self.state
+        state.step += 1
+        state.epoch, state.batch = self._cursor.epoch, self._cursor.batch
+        state.num_tokens += num_tokens
+        state.interval.loss += loss * num_tokens
+        state.interval.nll += nll * num_tokens
+        state.interval.num_tokens += num_tokens
+
+    def _log(self, step: StepRecord) -> None:
+        pace, interval = self._pace, self.state.interval
+        pace.num_tokens += step.num_tokens
+        pace.seconds += step.seconds
+        pace.data_seconds += step.data_seconds
+        if step.step % self.config.log_every:
+            return
+        nll = interval.nll / interval.num_tokens
+        record = LogRecord(
+            step=step.step,
+            epoch=step.epoch,
+            loss=interval.loss / interval.num_tokens,
+            nll=nll,
+            perplexity=math.exp(min(nll, 700.0)),  # 700: the last that fits a float
+            accuracy=None if step.num_correct is None else step.num_correct / step.num_tokens,
+            learning_rate=step.learning_rate,
+            gradient_norm=step.gradient_norm,
+            num_tokens=self.state.num_tokens,
+            tokens_per_second=pace.num_tokens / pace.seconds,
+            data_share=pace.data_seconds / pace.seconds,
+            eta_seconds=self._eta_seconds(),
+        )
+        self._pace, self.state.interval = _Pace(), IntervalSums()
+        self._tell("on_log", record)
+
+    def _eta_seconds(self) -> float:
+        """Time left at the average pace so far, validations and checkpoints included."""
+        left = (self._total_steps - self.state.step) * self._seconds() / self.state.step
+        if self.config.max_minutes is not None:
+            left = min(left, self.config.max_minutes * 60 - self._seconds())
+        return max(0.0, left)
+
+    # -- validation and checkpoints ------------------------------------------------------------
+
+    def _run_validation(self) -> bool:
+        """Validate and note whether it is the best so far, which is returned."""
+        assert self.validate is not None
+        started, state, name = time.perf_counter(), self.state, self.config.best_metric
+        self.task.model.eval()
+        # Not inference mode: what a module caches here must stay usable in later backward passes.
+        with generators_untouched(self.device), torch.no_grad():
+            metrics = dict(self.validate(state.step))
+        self.task.model.train()
+        if name not in metrics:
+            raise RecipeError(
+                "training.best_metric must be one that validation measures",
+                seen=name,
+                mend="one of " + ", ".join(sorted(metrics)),
+            )
+        is_best = self._is_better(metrics[name])
+        if is_best:
+            state.best = Best(name, metrics[name], state.step)
+            state.num_validations_without_gain = 0
+        else:
+            state.num_validations_without_gain += 1
+        state.validated_step = state.step
+        seconds = time.perf_counter() - started
+        self._tell("on_validation", ValidationRecord(state.step, metrics, is_best, seconds))
+        return is_best
+
+    def _is_better(self, value: float) -> bool:
+        best = self.state.best
+        if math.isnan(value) or best is None:
+            return not math.isnan(value)
+        return value < best.value if self.config.best_mode == "min" else value > best.value
+
+    def _save(self) -> None:
+        started = time.perf_counter()
+        self.state.seconds = self._seconds()
+        tensors = {**self.optimizer.state_tensors(), **generator_states(self.device)}
+        path = self.run.checkpoints.save(self.task, self.state, tensors)
+        best = self.state.best
+        self.run.checkpoints.prune(
+            keep_last=self.config.keep_last, keep_step=best.step if best else None
+        )
+        self._saved_step = self.state.step
+        seconds = time.perf_counter() - started
+        self._tell("on_checkpoint", CheckpointRecord(self.state.step, path, seconds))
+
+    # -- trouble -----------------------------------------------------------------------------
+
+    def _not_finite(
+        self,
+        step: int,
+        batches: Sequence[Any],
+        num_tokens: int,
+        states: Mapping[str, Tensor],
+        loss: float,
+        norm: float,
+    ) -> TrainingStopped:
+        """Run the step again under watch and say where the first NaN or infinity arose."""
+        restore_generator_states(states, self.device)
+        self.optimizer.drop_gradients()
+        culprit, examples = "only their sum overflows", batches
+        for batch in batches:
+
+            def run(batch: Any = batch) -> Tensor:
+                return self._forward_backward(batch, num_tokens, count_correct=False).loss
+
+            found = find_non_finite(self.task.model, run)
+            if found is not None:
+                culprit, examples = found, [batch]
+                break
+        lines = "; ".join(self.task.describe(batch) for batch in examples)
+        return TrainingStopped(
+            "Loss and gradients must be finite",
+            seen=f"step {step}: loss {loss}, gradient norm {norm}\n"
+            f"  batch: {lines}\n  first: {culprit}",
+            mend="the step was not taken; the last good checkpoint is "
+            f"{self._last_good()}. A lower learning rate, a longer warm-up or fp32 is the usual "
+            "cure; a NaN in the first steps points at the model or those lines",
+        )
+
+    def _last_good(self) -> str:
+        steps = self.run.checkpoints.steps()
+        return str(self.run.checkpoints.path(steps[-1])) if steps else "none yet (step 0)"
+
+    def _tell(self, event: str, *arguments: object) -> None:
+        for listener in self.listeners:
+            getattr(listener, event)(*arguments)
+
+
+def _total_correct(sums: Sequence[LossSums]) -> int | None:
+    counts = [s.num_correct for s in sums if s.num_correct is not None]
+    return int(torch.stack(counts).sum()) if counts else None

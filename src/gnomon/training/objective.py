@@ -1,0 +1,76 @@
+"""The one owner of shift, label smoothing, padding exclusion and normalisation of the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gnomon.training.cross_entropy import smoothed_cross_entropy
+
+# (inputs [B, T], keep [B, T]) → logits [M, V] at the kept positions, in row order.
+Predict = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """What the model is trained to minimise."""
+
+    # α: the share of each target distribution spread evenly over the vocabulary.
+    label_smoothing: float = 0.1
+
+    def problems(self) -> list[str]:
+        """What is wrong with these values, one sentence each; empty when nothing is."""
+        if 0 <= self.label_smoothing < 1:
+            return []
+        return [
+            "objective.label_smoothing must be at least 0 and below 1, "
+            f"seen {self.label_smoothing}; 0.1 is the usual value, 0 turns it off"
+        ]
+
+
+@dataclass(frozen=True)
+class LossSums:
+    """Sums over the real target tokens of a micro-batch: add them up, then divide once.
+
+    `loss` carries the gradient, `nll` (nats, no smoothing) does not; both stay on the device.
+    `num_tokens` is a shape, known without waiting for the device.
+    """
+
+    loss: Tensor
+    nll: Tensor
+    num_tokens: int
+    num_correct: Tensor | None = None  # top-1 hits, only when asked for
+
+
+class Objective:
+    """Teacher forcing with label smoothing over real target tokens."""
+
+    def __init__(self, config: ObjectiveConfig, *, pad_id: int) -> None:
+        self.config = config
+        self.pad_id = pad_id
+
+    def num_tokens(self, target: Tensor) -> int:
+        """How many tokens of `target` [B, T+1] are predicted: all but the first and padding."""
+        return int((target[:, 1:] != self.pad_id).sum())
+
+    def __call__(
+        self, target: Tensor, predict: Predict, *, count_correct: bool = False
+    ) -> LossSums:
+        """Loss sums of one micro-batch.
+
+        Args:
+            target: LongTensor [B, T+1]: BOS, tokens, EOS, padding.
+            predict: the task's teacher-forced logits, see `Task.predict`.
+            count_correct: also count top-1 hits, which costs a pass over the logits.
+        """
+        inputs, labels = target[:, :-1], target[:, 1:]
+        keep = labels != self.pad_id
+        logits = predict(inputs, keep)
+        kept_labels = labels[keep]
+        loss, nll = smoothed_cross_entropy(logits, kept_labels, self.config.label_smoothing)
+        num_correct = None
+        if count_correct:
+            num_correct = (logits.detach().argmax(dim=-1) == kept_labels).sum()
+        return LossSums(loss, nll, kept_labels.numel(), num_correct)

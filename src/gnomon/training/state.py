@@ -1,0 +1,57 @@
+"""Where a training stands: everything but weights, optimizer tensors and generators."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class IntervalSums:
+    """Sums since the last log line; saved, so that a continued run logs the same figures."""
+
+    loss: float = 0.0
+    nll: float = 0.0
+    num_tokens: int = 0
+
+
+@dataclass
+class Best:
+    """The best validation so far."""
+
+    metric: str
+    value: float
+    step: int
+
+
+@dataclass
+class TrainingState:
+    """Counters of a training after `step` optimizer steps; turns to JSON and back exactly."""
+
+    step: int = 0
+    epoch: int = 0  # from 0
+    batch: int = 0  # micro-batches of this epoch already used
+    num_tokens: int = 0  # target tokens trained on since step 0
+    seconds: float = 0.0  # wall time spent in `fit`, over all continuations
+    validated_step: int = 0
+    num_validations_without_gain: int = 0
+    best: Best | None = None
+    interval: IntervalSums = field(default_factory=IntervalSums)
+    # Why training is over ("max_steps", "early_stopping" …); None while it is not.
+    finished: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; floats survive because JSON writes their shortest exact form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> TrainingState:
+        """The state that `to_json` described."""
+        best = values["best"]
+        return cls(
+            **{
+                **values,
+                "best": None if best is None else Best(**best),
+                "interval": IntervalSums(**values["interval"]),
+            }
+        )

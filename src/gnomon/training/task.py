@@ -1,0 +1,73 @@
+"""What the loop asks of a task: batches, teacher-forced logits, folders to save and load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+
+class Batch(Protocol):
+    """Tensors of one micro-batch that can move to a device together."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch with its tensors on `device`."""
+        ...
+
+
+BatchT = TypeVar("BatchT", bound=Batch)
+
+
+class Task(Protocol[BatchT]):
+    """A trainable task; implemented structurally, nothing has to inherit from it.
+
+    Everything random inside it is drawn from torch's own generators, whose state is saved with
+    every checkpoint; `epoch` draws from none, so that a continued run sees the same batches.
+    """
+
+    @property
+    def model(self) -> nn.Module:
+        """The network; it has `parameter_roles()` (name → matrix, embedding, bias or norm)."""
+        ...
+
+    @property
+    def pad_id(self) -> int:
+        """The id that marks positions of `target` which are no tokens."""
+        ...
+
+    def epoch(self, number: int) -> Sequence[Any]:
+        """Batch specifications of epoch `number` (from 0), a pure function of seed and number."""
+        ...
+
+    def collate(self, spec: Any) -> BatchT:
+        """The batch that one of `epoch`'s specifications stands for, on the CPU."""
+        ...
+
+    def target(self, batch: BatchT) -> Tensor:
+        """LongTensor [B, T+1]: BOS, tokens, EOS, then `pad_id`."""
+        ...
+
+    def predict(self, batch: BatchT, inputs: Tensor, keep: Tensor) -> Tensor:
+        """Teacher-forced logits [M, V] at the M positions where `keep` is True, in row order.
+
+        Args:
+            batch: the micro-batch (for whatever `inputs` are conditioned on).
+            inputs: [B, T] target ids shifted right.
+            keep: [B, T] boolean, True where there is a token to predict.
+        """
+        ...
+
+    def describe(self, batch: BatchT) -> str:
+        """Which examples these are (files and line numbers), for error messages."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write a model folder (configuration, weights, tokenizer, card) into `folder`."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Put the weights of a folder written by `save` into `model`, in place, bit for bit."""
+        ...
