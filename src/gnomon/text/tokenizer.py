@@ -189,7 +189,7 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the written form of each id, for people to look at."""
-        return [self._tokenizer.id_to_token(int(index)) for index in ids]
+        return [str(self._tokenizer.id_to_token(int(index))) for index in ids]
 
     def normalise(self, text: str) -> str:
         """Return what `decode(encode(text))` gives: `text` in the vocabulary's Unicode form."""

@@ -1,0 +1,153 @@
+"""Which examples go together, and their ids as padded tensors.
+
+The plan is a pure function of seed and epoch: a run that stops at batch k of epoch e continues at
+batch k of epoch e by asking for the same plan, with no state but these numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnomon.text.store import TokenStore
+from gnomon.text.tokenizer import Tokenizer
+
+_NOISE = 1.0  # tokens; neighbours in length change places from epoch to epoch
+
+
+class BatchPlan:
+    """Batches of examples of like length, bounded by padded tokens.
+
+    Args:
+        source_lengths: tokens of each source as it stands in a batch [num_examples].
+        target_lengths: tokens of each target as it stands in a batch [num_examples].
+        tokens_per_batch: bound on rows · (longest source + longest target), padding included. An
+            example that is longer by itself gets a batch of its own: see `num_oversized`.
+        seed: with the epoch's number, all there is to the order.
+    """
+
+    def __init__(
+        self,
+        source_lengths: NDArray[np.int64],
+        target_lengths: NDArray[np.int64],
+        tokens_per_batch: int,
+        seed: int,
+    ) -> None:
+        assert len(source_lengths) == len(target_lengths) > 0, "one length per side and example"
+        self.source_lengths = np.ascontiguousarray(source_lengths, np.int64)
+        self.target_lengths = np.ascontiguousarray(target_lengths, np.int64)
+        self.tokens_per_batch = tokens_per_batch
+        self.seed = seed
+
+    @property
+    def num_oversized(self) -> int:
+        """Examples that exceed the budget alone."""
+        totals = self.source_lengths + self.target_lengths
+        return int((totals > self.tokens_per_batch).sum())
+
+    def epoch(self, number: int) -> list[NDArray[np.int64]]:
+        """Return the epoch's batches of example indices; each example is in exactly one.
+
+        The first epoch begins with its largest batch, so that too little memory shows at once.
+        """
+        random = np.random.default_rng([self.seed, number])
+        order = self._by_length(random)
+        batches = np.split(order, self._cuts(order))
+        batches = [batches[index] for index in random.permutation(len(batches))]
+        if number == 0:
+            largest = max(range(len(batches)), key=lambda index: self._size(batches[index]))
+            batches[0], batches[largest] = batches[largest], batches[0]
+        return batches
+
+    def padding_share(self, batches: Sequence[NDArray[np.int64]]) -> float:
+        """Share of the batches' tokens that is padding, 0..1."""
+        processed = sum(self._size(batch)[0] for batch in batches)
+        real = sum(
+            int(self.source_lengths[batch].sum() + self.target_lengths[batch].sum())
+            for batch in batches
+        )
+        return 1 - real / processed
+
+    def _by_length(self, random: np.random.Generator) -> NDArray[np.int64]:
+        noise = random.random((2, len(self.source_lengths))) * _NOISE
+        return np.lexsort((self.target_lengths + noise[1], (self.source_lengths + noise[0]) // 2))
+
+    def _cuts(self, order: NDArray[np.int64]) -> list[int]:
+        """Return where in `order` a new batch begins: each as long as the budget allows."""
+        source = self.source_lengths[order]
+        target = self.target_lengths[order]
+        # How many of the shortest examples fit: no batch can hold more.
+        reach = max(1, self.tokens_per_batch // int((source + target).min()))
+        cuts = []
+        start = 0
+        while start < len(order):
+            widths = np.maximum.accumulate(source[start : start + reach])
+            widths = widths + np.maximum.accumulate(target[start : start + reach])
+            sizes = widths * np.arange(1, len(widths) + 1)
+            start += max(1, int(np.searchsorted(sizes, self.tokens_per_batch, side="right")))
+            cuts.append(start)
+        return cuts[:-1]
+
+    def _size(self, batch: NDArray[np.int64]) -> tuple[int, int]:
+        """Padded tokens, and padded target tokens alone (the logits make these the dearer ones)."""
+        target = len(batch) * int(self.target_lengths[batch].max())
+        return len(batch) * int(self.source_lengths[batch].max()) + target, target
+
+
+@dataclass
+class Batch:
+    """Padded ids of some examples.
+
+    Attributes:
+        source: int64 [B, S], tokens and end of sentence, padded on the right.
+        target: int64 [B, T+1], begin of sentence, tokens and end of sentence, padded on the right.
+        indices: each row's example in the store.
+        line_numbers: each row's line in the raw files, from 1.
+        num_target_tokens: tokens to predict, end of sentence counted, padding not.
+    """
+
+    source: torch.Tensor
+    target: torch.Tensor
+    indices: list[int]
+    line_numbers: list[int]
+    num_target_tokens: int
+
+    def pin_memory(self) -> Batch:
+        """Return the batch in page-locked memory, from where copies to a GPU need not wait."""
+        return self._with(self.source.pin_memory(), self.target.pin_memory())
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch on `device`."""
+        return self._with(
+            self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True)
+        )
+
+    def _with(self, source: torch.Tensor, target: torch.Tensor) -> Batch:
+        return Batch(source, target, self.indices, self.line_numbers, self.num_target_tokens)
+
+
+def collate(store: TokenStore, indices: NDArray[np.int64] | Sequence[int]) -> Batch:
+    """Return the examples at `indices` as one padded batch, rows in the order given."""
+    rows = np.asarray(indices, np.int64)
+    source_lengths = store.source_lengths[rows]
+    target_lengths = store.target_lengths[rows]
+    source = np.full((len(rows), source_lengths.max()), Tokenizer.pad_id, np.int64)
+    target = np.full((len(rows), target_lengths.max()), Tokenizer.pad_id, np.int64)
+    every = np.arange(len(rows))
+    source[every, source_lengths - 1] = Tokenizer.eos_id
+    target[every, target_lengths - 1] = Tokenizer.eos_id
+    target[:, 0] = Tokenizer.bos_id
+    for row, index in enumerate(rows.tolist()):
+        source[row, : source_lengths[row] - 1] = store.source(index)
+        target[row, 1 : target_lengths[row] - 1] = store.target(index)
+    return Batch(
+        source=torch.from_numpy(source),
+        target=torch.from_numpy(target),
+        indices=rows.tolist(),
+        line_numbers=store.line_numbers[rows].tolist(),
+        num_target_tokens=int((target_lengths - 1).sum()),
+    )
