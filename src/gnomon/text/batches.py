@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from gnomon.text.store import TokenStore
 from gnomon.text.tokenizer import Tokenizer
 
-_NOISE = 1.0  # tokens; neighbours in length change places from epoch to epoch
+_STRIP_WIDTH = 2  # tokens of source length that are taken as alike
+_FRACTIONS = 1 << 16  # steps in which a length is raised by a random part of a token
 
 
 class BatchPlan:
@@ -56,7 +57,7 @@ class BatchPlan:
         """
         random = np.random.default_rng([self.seed, number])
         order = self._by_length(random)
-        batches = np.split(order, self._cuts(order))
+        batches = np.split(order, self._cuts(order, random))
         batches = [batches[index] for index in random.permutation(len(batches))]
         if number == 0:
             largest = max(range(len(batches)), key=lambda index: self._size(batches[index]))
@@ -73,22 +74,38 @@ class BatchPlan:
         return 1 - real / processed
 
     def _by_length(self, random: np.random.Generator) -> NDArray[np.int64]:
-        noise = random.random((2, len(self.source_lengths))) * _NOISE
-        return np.lexsort((self.target_lengths + noise[1], (self.source_lengths + noise[0]) // 2))
+        """Order examples so that neighbours are alike in both lengths.
 
-    def _cuts(self, order: NDArray[np.int64]) -> list[int]:
-        """Return where in `order` a new batch begins: each as long as the budget allows."""
+        Strips of like source length are gone through by target length, up and down in turn, so
+        that the end of a strip meets the like end of the next. Every length is first raised by
+        less than one token, drawn anew: neighbours change from epoch to epoch at little cost.
+        """
+        source, target = (
+            lengths * _FRACTIONS + random.integers(0, _FRACTIONS, len(lengths))
+            for lengths in (self.source_lengths, self.target_lengths)
+        )
+        strip = source // (_STRIP_WIDTH * _FRACTIONS)
+        span = int(target.max()) + 1
+        along = np.where(strip % 2, span - 1 - target, target)
+        # Integers and a stable sort: the same order on every machine.
+        return np.argsort(strip * span + along, kind="stable")
+
+    def _cuts(self, order: NDArray[np.int64], random: np.random.Generator) -> list[int]:
+        """Return where in `order` each batch but the first begins: as late as the budget allows."""
         source = self.source_lengths[order]
         target = self.target_lengths[order]
         # How many of the shortest examples fit: no batch can hold more.
         reach = max(1, self.tokens_per_batch // int((source + target).min()))
+        # The first batch is cut short by chance, which shifts the ends of all the others.
+        budget = self.tokens_per_batch * random.random()
         cuts = []
         start = 0
         while start < len(order):
             widths = np.maximum.accumulate(source[start : start + reach])
             widths = widths + np.maximum.accumulate(target[start : start + reach])
             sizes = widths * np.arange(1, len(widths) + 1)
-            start += max(1, int(np.searchsorted(sizes, self.tokens_per_batch, side="right")))
+            start += max(1, int(np.searchsorted(sizes, budget, side="right")))
+            budget = self.tokens_per_batch
             cuts.append(start)
         return cuts[:-1]
 
@@ -98,7 +115,7 @@ class BatchPlan:
         return len(batch) * int(self.source_lengths[batch].max()) + target, target
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Padded ids of some examples.
 
