@@ -1,0 +1,81 @@
+"""`attend`, the one door to attention, and the one place that chooses how it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gnomon.model.backends import attention_weights, reference, sdpa
+from gnomon.model.masks import Mask
+
+Backend = Literal["reference", "sdpa"]
+BACKENDS = {"reference": reference, "sdpa": sdpa}
+
+forced_backend: ContextVar[Backend | None] = ContextVar("forced_backend", default=None)
+
+
+@contextmanager
+def use_backend(backend: Backend) -> Iterator[None]:
+    """Compute all attention inside the block with `backend`, whatever the policy says."""
+    token = forced_backend.set(backend)
+    try:
+        yield
+    finally:
+        forced_backend.reset(token)
+
+
+def choose_backend(query: Tensor, mask: Mask, probability: float) -> Backend:
+    """The fastest backend for this call, as measured on CPUs and GPUs."""
+    forced = forced_backend.get()
+    if forced is not None:
+        return forced
+    if query.device.type != "cpu":
+        return "sdpa"
+    training = torch.is_grad_enabled() and query.requires_grad
+    if not training:
+        return "sdpa"
+    # On CPUs the fused kernel has no dropout and no gradient for a learned bias: PyTorch then
+    # falls back to a slower composition of the same four steps.
+    if probability > 0.0 or (mask.bias is not None and mask.bias.requires_grad):
+        return "reference"
+    # Its backward is slower than plain matmuls at short lengths, most of all in bfloat16.
+    longest_plain = 128 if query.dtype == torch.float32 else 256
+    return "reference" if mask.num_keys <= longest_plain else "sdpa"
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Tensor:
+    """softmax(Q K^T * scale + mask) V; zeros for a query that has no key to attend to.
+
+    Args:
+        query: `[B, H, T, K]`.
+        key: `[B, G, S, K]`; G divides H, every H / G query heads share a key head.
+        value: `[B, G, S, K]`.
+        mask: who may attend to whom, and the bias on the scores.
+        scale: factor on the scores, 1 / sqrt(K) in the paper (Vaswani et al., 2017, eq. 1).
+        dropout: probability of dropping an attention weight; 0 outside training.
+
+    Returns:
+        `[B, H, T, K]` of the query's dtype.
+    """
+    backend = choose_backend(query, mask, dropout)
+    output = BACKENDS[backend](query, key, value, mask, scale, dropout)
+    return output if mask.empty is None else output.masked_fill(mask.empty, 0.0)
+
+
+def weights(query: Tensor, key: Tensor, mask: Mask, *, scale: float) -> Tensor:
+    """The attention weights `[B, H, T, S]` that `attend` applies (without dropout)."""
+    result = attention_weights(query, key, mask, scale)
+    return result if mask.empty is None else result.masked_fill(mask.empty, 0.0)

@@ -1,0 +1,153 @@
+"""Multi-head attention sublayers: from hidden states to hidden states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.model.attend import attend
+from gnomon.model.cache import LayerCache
+from gnomon.model.linear import FusedLinear
+from gnomon.model.masks import Mask, block_sparse_mask, sliding_window_mask
+from gnomon.model.rope import Rotation
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig:
+    """Heads, scale, pattern and biases of every attention sublayer."""
+
+    # H, the number of query heads
+    num_heads: int = 8
+    # G, heads of keys and values, each shared by H / G query heads; None: H
+    num_key_value_heads: int | None = None
+    # K, the width of a head; None: d_model / num_heads
+    head_size: int | None = None
+    # factor on the scores; None: 1 / sqrt(head_size); T5 has 1.0
+    scale: float | None = None
+    # on the attention weights
+    dropout: float = 0.0
+    # which keys a self-attention query sees: all; its neighbours nearer than `window`; its own
+    # and the neighbouring blocks of `block_size` and the first `num_global_tokens`
+    pattern: Literal["full", "sliding_window", "block_sparse"] = "full"
+    # in tokens, itself included: a query sees keys less than this far away
+    window: int = 256
+    # in tokens
+    block_size: int = 64
+    # the first tokens of the text, which see all and are seen by all
+    num_global_tokens: int = 1
+    # the 2017 paper's projections have no biases; BERT has all, modern language models none
+    bias_query_key: bool = False
+    bias_value: bool = False
+    bias_out: bool = False
+
+    def key_value_heads(self) -> int:
+        """G, with its default filled in."""
+        return self.num_key_value_heads or self.num_heads
+
+    def width(self, d_model: int) -> int:
+        """K, with its default filled in."""
+        return self.head_size or d_model // self.num_heads
+
+    def pattern_mask(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
+        """`[1, 1, T, S]` of a sparse pattern, or None for full attention.
+
+        It looks both ways: a decoder combines it with its look-ahead mask.
+        """
+        if self.pattern == "sliding_window":
+            return sliding_window_mask(num_queries, num_keys, self.window, device)
+        if self.pattern == "block_sparse":
+            return block_sparse_mask(
+                num_queries, num_keys, self.block_size, self.num_global_tokens, device
+            )
+        return None
+
+
+class Attention(nn.Module):
+    """What self- and cross-attention share: head sizes, scale, dropout, the output projection."""
+
+    def __init__(self, config: AttentionConfig, d_model: int) -> None:
+        super().__init__()
+        self.num_heads = config.num_heads
+        self.num_key_value_heads = config.key_value_heads()
+        self.head_size = config.width(d_model)
+        self.scale = self.head_size**-0.5 if config.scale is None else config.scale
+        self.dropout = config.dropout
+        self.out = FusedLinear(self.num_heads * self.head_size, (d_model,), (config.bias_out,))
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Widths of all heads' queries, keys and values together."""
+        shared = self.num_key_value_heads * self.head_size
+        return self.num_heads * self.head_size, shared, shared
+
+    def heads(self, x: Tensor) -> Tensor:
+        """`[B, L, heads * K]` as `[B, heads, L, K]`."""
+        return x.view(*x.shape[:2], -1, self.head_size).transpose(1, 2)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
+        """Attend with all heads and project back: `[B, T, D]`."""
+        probability = self.dropout if self.training else 0.0
+        context = attend(query, key, value, mask, scale=self.scale, dropout=probability)
+        output: Tensor = self.out(context.transpose(1, 2).flatten(2))
+        return output
+
+
+class SelfAttention(Attention):
+    """Queries, keys and values from the same tokens, in one matmul."""
+
+    def __init__(self, config: AttentionConfig, d_model: int) -> None:
+        super().__init__(config, d_model)
+        biases = (config.bias_query_key, config.bias_query_key, config.bias_value)
+        self.query_key_value = FusedLinear(d_model, self.sizes(), biases)
+
+    def forward(
+        self, x: Tensor, mask: Mask, rotation: Rotation | None, cache: LayerCache | None
+    ) -> Tensor:
+        """Map `[B, T, D]` to `[B, T, D]`.
+
+        Args:
+            x: hidden states; with a cache, of the new tokens only.
+            mask: over the cached and the new tokens.
+            rotation: RoPE's angles, or None.
+            cache: earlier keys and values; the new ones are appended.
+        """
+        query, key, value = self.query_key_value(x).split(self.sizes(), dim=-1)
+        query, key, value = self.heads(query), self.heads(key), self.heads(value)
+        if rotation is not None:
+            query, key = rotation.turn(query), rotation.turn(key)
+        if cache is not None:
+            key, value = cache.append(key, value)
+        return self.attend(query, key, value, mask)
+
+
+class CrossAttention(Attention):
+    """Queries from the decoder, keys and values from the encoder's output (the memory)."""
+
+    def __init__(self, config: AttentionConfig, d_model: int) -> None:
+        super().__init__(config, d_model)
+        query_size, *shared_sizes = self.sizes()
+        self.query = FusedLinear(d_model, (query_size,), (config.bias_query_key,))
+        biases = (config.bias_query_key, config.bias_value)
+        self.key_value = FusedLinear(d_model, (shared_sizes[0], shared_sizes[1]), biases)
+
+    def forward(
+        self, x: Tensor, memory: Tensor | None, mask: Mask, cache: LayerCache | None
+    ) -> Tensor:
+        """Map `[B, T, D]` to `[B, T, D]`.
+
+        Args:
+            x: the decoder's hidden states.
+            memory: `[B, S, D]`; read only while the cache does not hold its keys and values.
+            mask: over the memory.
+            cache: keeps the memory's keys and values after the first call.
+        """
+        query = self.heads(self.query(x))
+        if cache is not None and cache.memory_key is not None and cache.memory_value is not None:
+            return self.attend(query, cache.memory_key, cache.memory_value, mask)
+        assert memory is not None
+        key, value = (self.heads(part) for part in self.key_value(memory).chunk(2, dim=-1))
+        if cache is not None:
+            cache.memory_key, cache.memory_value = key, value
+        return self.attend(query, key, value, mask)

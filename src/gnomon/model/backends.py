@@ -1,0 +1,56 @@
+"""The ways to compute softmax(Q K^T * scale + mask) V, equal up to rounding.
+
+Each takes query `[B, H, T, K]`, key and value `[B, G, S, K]` (G divides H: grouped-query heads),
+the `Mask`, the scale and the dropout probability, and returns `[B, H, T, K]`.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gnomon.model.dropout import dropout
+from gnomon.model.masks import Mask
+
+
+def attention_weights(query: Tensor, key: Tensor, mask: Mask, scale: float) -> Tensor:
+    """softmax(Q K^T * scale + mask) as `[B, H, T, S]`; rows without a key to see are uniform."""
+    B, H, T, K = query.shape
+    G, S = key.shape[1], key.shape[2]
+    # Queries of the heads that share a key head stand below one another: no copy of the keys.
+    scores = (query.reshape(B, G, H // G * T, K) @ key.transpose(-2, -1)).view(B, H, T, S)
+    additive = mask.additive(scores.dtype)
+    scores = scores * scale if additive is None else torch.add(additive, scores, alpha=scale)
+    # The softmax of half-precision scores accumulates in fp32 inside.
+    return torch.softmax(scores, dim=-1)
+
+
+def reference(
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask, scale: float, probability: float
+) -> Tensor:
+    """The four steps one by one: scores, scaling and mask, softmax, weighted sum.
+
+    On a CPU also the fastest for short training batches, because its backward is plain matmuls.
+    """
+    B, H, T, K = query.shape
+    G, S = key.shape[1], key.shape[2]
+    weights = dropout(attention_weights(query, key, mask, scale), probability, training=True)
+    return (weights.view(B, G, H // G * T, S) @ value).view(B, H, T, K)
+
+
+def sdpa(
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask, scale: float, probability: float
+) -> Tensor:
+    """PyTorch's fused kernel (FlashAttention where the device has it)."""
+    return F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        # A mask together with is_causal has no agreed meaning among its kernels.
+        attn_mask=mask.keep if mask.bias is None else mask.additive(query.dtype),
+        is_causal=mask.causal,
+        dropout_p=probability,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )

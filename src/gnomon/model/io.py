@@ -1,0 +1,120 @@
+"""A model on disk: `config.json` and `model.safetensors` in a folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from gnomon.errors import ModelError
+from gnomon.model.config import TransformerConfig
+from gnomon.model.transformer import Transformer
+
+FORMAT_VERSION = 1
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+
+
+def save_model(model: Transformer, folder: Path) -> None:
+    """Write `model`'s configuration and weights into `folder`, each shared table once.
+
+    The files are written plainly: give a folder from `gnomon.files.atomic_folder` where readers
+    must never see half of it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"format_version": FORMAT_VERSION, "model": asdict(model.config)}
+    (folder / CONFIG_FILE).write_text(
+        json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    tensors = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
+    save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+
+
+def load_model(folder: Path, device: torch.device | str = "cpu") -> Transformer:
+    """The model that `save_model` wrote, in evaluation mode and in the dtype it was saved in.
+
+    Raises:
+        ModelError: no model there, a newer format, unknown keys, or weights that do not fit.
+    """
+    config = read_config(folder)
+    with torch.device("meta"):
+        model = Transformer(config)
+    expected = model.state_dict()
+    weights = read_weights(folder / WEIGHTS_FILE, str(device))
+    wrong = [
+        f"{name}: config {shape_of(expected, name)}, file {shape_of(weights, name)}"
+        for name in sorted(expected.keys() | weights.keys())
+        if shape_of(expected, name) != shape_of(weights, name)
+    ]
+    if wrong:
+        raise ModelError(
+            f"{folder} holds weights that do not fit its {CONFIG_FILE}.",
+            seen="\n        ".join(wrong[:10]),
+            mend="use the two files of one and the same model.",
+        )
+    model.load_state_dict(weights, assign=True)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    return model.eval()
+
+
+def read_config(folder: Path) -> TransformerConfig:
+    """The configuration in a model folder; raises `ModelError` when it cannot be used."""
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise ModelError(
+            f"{folder} is not a model folder: it has no {CONFIG_FILE}.",
+            mend="name a folder that training, export or save_model wrote.",
+        )
+    try:
+        written: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = written["format_version"]
+        if version != FORMAT_VERSION:
+            raise ModelError(
+                f"{path} has a format this gnomon does not read.",
+                seen=f"format_version {version}, known {FORMAT_VERSION}",
+                mend="update gnomon, or save the model again with this version.",
+            )
+        config = TypeAdapter(TransformerConfig).validate_python(written["model"])
+        if unknown := unknown_keys(written["model"], asdict(config)):
+            raise ModelError(
+                f"{path} has keys that this gnomon does not know.",
+                seen=", ".join(unknown),
+                mend="update gnomon, or remove them if they are slips of the pen.",
+            )
+        return config
+    except (ValidationError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path} is damaged.", seen=error, mend="take it from a backup."
+        ) from error
+
+
+def unknown_keys(written: dict[str, Any], known: dict[str, Any]) -> list[str]:
+    """Dotted keys of `written` that `known` has not."""
+    found = [key for key in written if key not in known]
+    for key, value in written.items():
+        if isinstance(value, dict) and isinstance(known.get(key), dict):
+            found += [f"{key}.{inner}" for inner in unknown_keys(value, known[key])]
+    return found
+
+
+def read_weights(path: Path, device: str) -> dict[str, torch.Tensor]:
+    """All tensors in a safetensors file."""
+    try:
+        with safe_open(path, framework="pt", device=device) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(
+            f"{path} cannot be read.", seen=error, mend="take it from a backup, or save it again."
+        ) from error
+
+
+def shape_of(tensors: dict[str, torch.Tensor], name: str) -> tuple[int, ...] | str:
+    """Shape of the tensor called `name`, or that there is none."""
+    return tuple(tensors[name].shape) if name in tensors else "absent"

@@ -1,0 +1,94 @@
+"""Where a token stands: the kinds of position, and those that are added to the embeddings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gnomon.errors import ModelError
+from gnomon.model.rope import RopeConfig
+from gnomon.model.score_bias import RelativeConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionConfig:
+    """How the model knows the order of its tokens."""
+
+    # sinusoidal and learned are added to the embeddings; rope turns queries and keys; alibi and
+    # relative (T5's buckets) are added to the self-attention scores
+    kind: Literal["sinusoidal", "learned", "rope", "alibi", "relative", "none"] = "sinusoidal"
+    # longest text in tokens; the size of the learned table, without effect on the other kinds
+    max_length: int = 512
+    # sinusoidal: sine and cosine alternate (the 2017 paper) or fill a half each (Marian, fairseq)
+    layout: Literal["interleaved", "halves"] = "interleaved"
+    rope: RopeConfig = field(default_factory=RopeConfig)
+    relative: RelativeConfig = field(default_factory=RelativeConfig)
+
+
+class SinusoidalPosition(nn.Module):
+    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos of the same (Vaswani, §3.5)."""
+
+    def __init__(self, d_model: int, layout: Literal["interleaved", "halves"]) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.layout = layout
+
+    def forward(self, positions: Tensor, largest: int) -> Tensor:
+        """fp32 `[..., D]` at `positions [...]`, of which `largest` is an upper bound."""
+        # Modules hold no table: nothing to lose on the way through a meta device, nothing that
+        # `.to(bfloat16)` could round.
+        length = 1 << max(largest, 127).bit_length()
+        return sinusoidal_table(length, self.d_model, self.layout, positions.device)[positions]
+
+
+@lru_cache(maxsize=16)
+def sinusoidal_table(length: int, d_model: int, layout: str, device: torch.device) -> Tensor:
+    """Sinusoids of positions 0 … length - 1, fp32 `[length, D]`, phases computed in float64."""
+    with torch.inference_mode(False), torch.no_grad():
+        exponents = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
+        phases = torch.arange(length, dtype=torch.float64)[:, None] * 10_000.0**-exponents
+        waves = (phases.sin(), phases.cos())
+        if layout == "halves":
+            table = torch.cat(waves, dim=-1)
+        else:
+            table = torch.stack(waves, dim=-1).flatten(-2)
+        return table.float().to(device)
+
+
+class LearnedPosition(nn.Module):
+    """A trained vector per position, up to a fixed length."""
+
+    def __init__(self, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_length, d_model))
+
+    def forward(self, positions: Tensor, largest: int) -> Tensor:
+        """`[..., D]` at `positions [...]`; raises `ModelError` past the end of the table."""
+        if largest >= self.weight.shape[0]:
+            raise ModelError(
+                f"Learned positions end after {self.weight.shape[0]} tokens.",
+                seen=f"a text of {largest + 1} tokens",
+                mend="shorten the text (training: data.max_length), or train with a larger "
+                "model.position.max_length, or with sinusoidal or rope positions.",
+            )
+        return F.embedding(positions, self.weight)
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Normal with standard deviation D^-0.5, like the token embeddings."""
+        nn.init.normal_(self.weight, std=1.0 / math.sqrt(self.weight.shape[1]))
+
+
+def build_position(config: PositionConfig, d_model: int) -> nn.Module | None:
+    """The module whose vectors are added to the embeddings, or None for the other kinds."""
+    if config.kind == "sinusoidal":
+        return SinusoidalPosition(d_model, config.layout)
+    if config.kind == "learned":
+        return LearnedPosition(d_model, config.max_length)
+    return None

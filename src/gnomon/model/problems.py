@@ -1,0 +1,136 @@
+"""Which choices of a `TransformerConfig` cannot work, alone or together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnomon.model.config import TransformerConfig
+
+
+def find_problems(config: TransformerConfig) -> list[str]:
+    """Everything wrong with `config` at once: the rule, the value seen, the mend."""
+    return [
+        *size_problems(config),
+        *attention_problems(config),
+        *position_problems(config),
+        *table_problems(config),
+    ]
+
+
+def size_problems(config: TransformerConfig) -> list[str]:
+    """Numbers that are too small, and probabilities outside [0, 1)."""
+    sizes = {
+        "vocab_size": config.vocab_size,
+        "target_vocab_size": config.output_vocab_size(),
+        "d_model": config.d_model,
+        "feedforward.size": config.feedforward.size,
+        "attention.num_heads": config.attention.num_heads,
+        "attention.num_key_value_heads": config.attention.key_value_heads(),
+        "attention.window": config.attention.window,
+        "attention.block_size": config.attention.block_size,
+        "position.max_length": config.position.max_length,
+    }
+    if config.has_encoder():
+        sizes["num_encoder_layers"] = config.num_encoder_layers
+    if config.has_decoder():
+        sizes["num_decoder_layers"] = config.num_decoder_layers
+    found = [
+        f"model.{name} must be at least 1, seen {size}." for name, size in sizes.items() if size < 1
+    ]
+    probabilities = {
+        "dropout": config.dropout,
+        "attention.dropout": config.attention.dropout,
+        "feedforward.dropout": config.feedforward.dropout,
+        "embedding.dropout": config.embedding.dropout or 0.0,
+    }
+    found += [
+        f"model.{name} is a probability below 1, seen {value}."
+        for name, value in probabilities.items()
+        if not 0.0 <= value < 1.0
+    ]
+    if config.pad_id is not None and not 0 <= config.pad_id < config.vocab_size:
+        found.append(
+            f"model.pad_id must be an id below model.vocab_size = {config.vocab_size}, "
+            f"seen {config.pad_id}."
+        )
+    return found
+
+
+def attention_problems(config: TransformerConfig) -> list[str]:
+    """Heads that do not divide up."""
+    attention = config.attention
+    found: list[str] = []
+    if min(attention.num_heads, attention.key_value_heads(), config.d_model) < 1:
+        return found
+    if attention.head_size is None and config.d_model % attention.num_heads:
+        found.append(
+            f"model.d_model = {config.d_model} must be a multiple of model.attention.num_heads = "
+            f"{attention.num_heads}; change one, or set model.attention.head_size."
+        )
+    if attention.num_heads % attention.key_value_heads():
+        found.append(
+            f"model.attention.num_heads = {attention.num_heads} must be a multiple of "
+            f"model.attention.num_key_value_heads = {attention.num_key_value_heads}."
+        )
+    return found
+
+
+def position_problems(config: TransformerConfig) -> list[str]:
+    """Positions that need even widths, and stretching that needs numbers."""
+    position = config.position
+    found = []
+    if position.kind == "sinusoidal" and config.d_model % 2:
+        found.append(
+            f"Sinusoidal positions need an even model.d_model, seen {config.d_model}; "
+            "make it even or choose another model.position.kind."
+        )
+    if position.kind == "rope":
+        head_size = config.attention.width(config.d_model)
+        if head_size % 2 or (head_size < 4 and position.rope.scaling in ("ntk", "dynamic_ntk")):
+            found.append(
+                f"rope turns pairs, so the head size must be even (at least 4 with ntk), seen "
+                f"{head_size}; change model.attention.head_size, num_heads or model.d_model."
+            )
+        if position.rope.factor < 1.0:
+            found.append(
+                f"model.position.rope.factor stretches and must be at least 1, "
+                f"seen {position.rope.factor}."
+            )
+    if position.kind == "relative":
+        num_buckets, max_distance = position.relative.num_buckets, position.relative.max_distance
+        if num_buckets < 4 or num_buckets % 4 or max_distance <= num_buckets // 2:
+            found.append(
+                "model.position.relative needs num_buckets a multiple of 4 and max_distance above "
+                f"half of it, seen {num_buckets} and {max_distance}."
+            )
+    return found
+
+
+def table_problems(config: TransformerConfig) -> list[str]:
+    """Token tables that cannot be shared, or whose gradient cannot be sparse."""
+    found = []
+    sizes_differ = config.output_vocab_size() != config.vocab_size
+    if config.family != "encoder_decoder" and sizes_differ:
+        found.append(
+            f"model.target_vocab_size is for the encoder_decoder family, seen "
+            f"{config.target_vocab_size} with family {config.family}; leave it out."
+        )
+    elif config.tie == "all" and sizes_differ:
+        found.append(
+            f"model.tie = all shares one table, so both vocabularies must have one size, seen "
+            f"{config.vocab_size} and {config.target_vocab_size}; train a joint tokenizer or set "
+            "model.tie = decoder."
+        )
+    if config.family == "encoder" and config.tie == "decoder":
+        found.append("model.tie = decoder needs a decoder, seen family encoder; use all or none.")
+    if config.embedding.sparse_gradient and config.tie != "none":
+        found.append(
+            f"model.embedding.sparse_gradient needs untied tables, since the output projection's "
+            f"gradient has every row, seen model.tie = {config.tie}; set one of them off."
+        )
+    if config.head.kind == "none" and config.family != "encoder":
+        found.append(
+            f"model.head.kind = none is for encoders, seen family {config.family}; use linear."
+        )
+    return found

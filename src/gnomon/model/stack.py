@@ -1,0 +1,120 @@
+"""A stack of layers: the encoder, or the decoder with or without a memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.model.attention import AttentionConfig
+from gnomon.model.cache import Cache
+from gnomon.model.layer import Layer, LayerConfig
+from gnomon.model.masks import Mask, build_mask
+from gnomon.model.norm import build_norm
+from gnomon.model.positions import PositionConfig
+from gnomon.model.rope import Rotation, angles, cached_angles
+from gnomon.model.score_bias import AlibiBias, RelativeBias
+
+
+class Stack(nn.Module):
+    """Layers over one sequence of tokens, with all that the layers share built once per forward."""
+
+    def __init__(
+        self, config: LayerConfig, num_layers: int, position: PositionConfig, causal: bool
+    ) -> None:
+        super().__init__()
+        self.causal = causal
+        self.attention: AttentionConfig = config.attention
+        self.head_size = config.attention.width(config.d_model)
+        self.rope = position.rope if position.kind == "rope" else None
+        self.score_bias: nn.Module | None = None
+        if position.kind == "alibi":
+            self.score_bias = AlibiBias(config.attention.num_heads)
+        elif position.kind == "relative":
+            self.score_bias = RelativeBias(
+                position.relative, config.attention.num_heads, causal=causal
+            )
+        self.layers = nn.ModuleList(Layer(config) for _ in range(num_layers))
+        # Where the last layer's sum is not normalised by the layer itself.
+        unnormalised = config.norm.placement in ("pre", "sandwich")
+        self.final_norm = build_norm(config.norm, config.d_model) if unnormalised else None
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        largest: int,
+        keep: Tensor | None,
+        memory: Tensor | None = None,
+        memory_keep: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Map `[B, T, D]` to `[B, T, D]`.
+
+        Args:
+            x: embeddings; with a cache, of the new tokens only.
+            positions: int64 `[T]` or `[B, T]` of the tokens in `x`.
+            largest: upper bound of `positions`, known without asking the device.
+            keep: bool `[B, S]` over cached and new tokens, True at real ones; None: no padding.
+            memory: `[B, S', D]`, the encoder's output, for a stack with cross-attention.
+            memory_keep: bool `[B, S']`.
+            cache: earlier tokens' keys and values.
+        """
+        num_queries = x.shape[1]
+        num_keys = num_queries + (0 if cache is None else cache.length)
+        mask = self.mask(num_queries, num_keys, keep, x.device)
+        rotation = self.rotation(positions, largest, keep, cache)
+        memory_mask = self.memory_mask(num_queries, memory, memory_keep, cache)
+        for index, layer in enumerate(self.layers):
+            layer_cache = None if cache is None else cache.layers[index]
+            x = layer(x, mask, rotation, memory, memory_mask, layer_cache)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def mask(
+        self, num_queries: int, num_keys: int, keep: Tensor | None, device: torch.device
+    ) -> Mask:
+        """Everything that limits or weighs self-attention, for all layers at once."""
+        bias = self.score_bias
+        return build_mask(
+            num_queries=num_queries,
+            num_keys=num_keys,
+            device=device,
+            keep=keep,
+            causal=self.causal,
+            pattern=self.attention.pattern_mask(num_queries, num_keys, device),
+            bias=None if bias is None else bias(num_queries, num_keys, device),
+        )
+
+    def memory_mask(
+        self,
+        num_queries: int,
+        memory: Tensor | None,
+        memory_keep: Tensor | None,
+        cache: Cache | None,
+    ) -> Mask | None:
+        """Padding of the memory; None for a stack that has no memory."""
+        key = memory
+        if cache is not None and cache.layers[0].memory_key is not None:
+            key = cache.layers[0].memory_key
+        if key is None:
+            return None
+        return build_mask(
+            num_queries=num_queries, num_keys=key.shape[-2], device=key.device, keep=memory_keep
+        )
+
+    def rotation(
+        self, positions: Tensor, largest: int, keep: Tensor | None, cache: Cache | None
+    ) -> Rotation | None:
+        """RoPE's angles for this forward's new tokens, or None without RoPE."""
+        if self.rope is None:
+            return None
+        if self.rope.scaling == "dynamic_ntk":
+            # Each text by its own length, so that its padding and its neighbours do not matter.
+            length = largest + 1 if keep is None else keep.sum(dim=-1)
+            if cache is not None:
+                length = cache.fixed_length(largest + 1, self.rope.original_length)
+            both = angles(self.rope, self.head_size, positions, length)
+        else:
+            both = cached_angles(self.rope, self.head_size, positions, largest)
+        if both.dim() == 4:
+            both = both.unsqueeze(2)  # [2, B, 1, T, K/2]: all heads alike
+        return Rotation(both[0], both[1])
