@@ -12,23 +12,24 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from gnomon.training.objective import LossSums
 
-def find_non_finite(model: nn.Module, run: Callable[[], Tensor]) -> str | None:
+
+def find_non_finite(model: nn.Module, run: Callable[[], LossSums]) -> str | None:
     """Say which part of `model` first gives a NaN or infinity; None when nothing does.
 
     Args:
         model: the network as it was before the step, without gradients.
-        run: forward and backward pass of one micro-batch, with the generators as they were;
-            returns the loss.
+        run: forward and backward pass of one micro-batch, with the generators as they were.
     """
     for name, parameter in model.named_parameters():
         if not _is_finite(parameter):
             return f"the weights themselves: {name} holds {_count(parameter)}"
     with _watched(model) as sightings:
-        loss = run()
+        sums = run()
     if sightings:
         return sightings[0]
-    if not _is_finite(loss):
+    if not _is_finite(sums.loss):
         return "the loss: every module's output is finite, the cross-entropy is not"
     return None
 

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,6 @@ from gnomon.training.cursor import DataCursor
 from gnomon.training.events import (
     CheckpointRecord,
     Listener,
-    LogRecord,
     Outcome,
     StartRecord,
     StepRecord,
@@ -35,24 +33,16 @@ from gnomon.training.generators import (
 from gnomon.training.guard import find_non_finite, is_disk_full
 from gnomon.training.interrupts import Interrupts
 from gnomon.training.log import MetricsLog
+from gnomon.training.meter import Meter
 from gnomon.training.objective import LossSums, Objective, ObjectiveConfig
 from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups
 from gnomon.training.precision import choose_device, choose_precision
 from gnomon.training.run import RunFolder
-from gnomon.training.state import Best, IntervalSums, TrainingState
+from gnomon.training.state import Best, TrainingState
 from gnomon.training.task import Task
 
 # Called with the number of steps done; the model is in eval mode and records no gradients.
 Validate = Callable[[int], Mapping[str, float]]
-
-
-@dataclass
-class _Pace:
-    """What this process measured since the last log line; not part of the training's state."""
-
-    num_tokens: int = 0
-    seconds: float = 0.0
-    data_seconds: float = 0.0
 
 
 class Trainer:
@@ -97,7 +87,7 @@ class Trainer:
         self.objective = Objective(objective, pad_id=task.pad_id)
         self.optimizer = Optimizer(task.model, optimizer)
         self.state = TrainingState()
-        self._pace = _Pace()
+        self._meter = Meter(log_every=training.log_every)
 
     # -- the whole ---------------------------------------------------------------------------
 
@@ -141,11 +131,7 @@ class Trainer:
                 improved = self._run_validation()
                 reason = reason or self._reason_to_finish()
             if reason is not None:
-                self.state.finished = reason
-                self._save()
-                outcome = self._outcome(reason)
-                self._tell("on_end", outcome)
-                return outcome
+                return self._finish(reason)
             if improved or self._checkpoint_is_due():
                 self._save()
             self._step()
@@ -155,7 +141,7 @@ class Trainer:
         self._fit_started = time.perf_counter()
         checkpoint, complaints = self.run.checkpoints.load_newest()
         for complaint in complaints:
-            self._tell("on_message", "warning", complaint)
+            self._warn(complaint)
         if checkpoint is None:
             self.state = TrainingState()
             torch.manual_seed(self.config.seed)
@@ -165,12 +151,10 @@ class Trainer:
             self.optimizer.load_state_tensors(checkpoint.tensors)
             restore_generator_states(checkpoint.tensors, self.device)
             if checkpoint.num_threads != torch.get_num_threads():
-                self._tell(
-                    "on_message",
-                    "warning",
+                self._warn(
                     f"{checkpoint.path.name} was trained with {checkpoint.num_threads} threads, "
                     f"this process has {torch.get_num_threads()}: results will differ in the "
-                    "last bits (training.threads fixes the count)",
+                    "last bits (training.threads fixes the count)"
                 )
         self._seconds_before = self.state.seconds
         self._saved_step = self.state.step
@@ -189,14 +173,21 @@ class Trainer:
             precision=self.precision.reason,
             parameter_groups=describe_groups(self.optimizer.groups),
         )
-        self._tell("on_start", record)
+        self._tell(lambda listener: listener.on_start(record))
+
+    def _finish(self, reason: str) -> Outcome:
+        self.state.finished = reason
+        self._save()
+        return self._end(self._outcome(reason))
 
     def _leave(self, received: signal.Signals) -> Outcome:
         """Save where we are and go; validation, if due, happens when training continues."""
         if self._saved_step != self.state.step:
             self._save()
-        outcome = self._outcome("interrupted", signal_number=received.value)
-        self._tell("on_end", outcome)
+        return self._end(self._outcome("interrupted", received.value))
+
+    def _end(self, outcome: Outcome) -> Outcome:
+        self._tell(lambda listener: listener.on_end(outcome))
         return outcome
 
     def _outcome(self, reason: str, signal_number: int | None = None) -> Outcome:
@@ -260,12 +251,13 @@ class Trainer:
             ]
         ).tolist()
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise self._not_finite(step, batches, num_tokens, states, loss, norm)
+            seen = f"step {step}: loss {loss}, gradient norm {norm}"
+            raise self._not_finite(batches, num_tokens, states, seen)
         self.optimizer.clip(norm)
         learning_rate = self.schedule(step)
         self.optimizer.step(learning_rate)
 
-        self._advance(loss, nll, num_tokens)
+        self._advance(num_tokens)
         record = StepRecord(
             step=step,
             epoch=epoch,
@@ -278,8 +270,10 @@ class Trainer:
             seconds=time.perf_counter() - started,
             data_seconds=data_seconds,
         )
-        self._tell("on_step", record)
-        self._log(record)
+        self._tell(lambda listener: listener.on_step(record))
+        log = self._meter.add(record, self.state, self._eta_seconds())
+        if log is not None:
+            self._tell(lambda listener: listener.on_log(log))
 
     def _forward_backward(self, batch: Any, num_tokens: int, count_correct: bool) -> LossSums:
         """Add the gradient of this micro-batch's part of the mean over all `num_tokens`."""
@@ -292,39 +286,10 @@ class Trainer:
         (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
         return sums
 
-    def _advance(self, loss: float, nll: float, num_tokens: int) -> None:
-        state = self.state
-        state.step += 1
-        state.epoch, state.batch = self._cursor.epoch, self._cursor.batch
-        state.num_tokens += num_tokens
-        state.interval.loss += loss * num_tokens
-        state.interval.nll += nll * num_tokens
-        state.interval.num_tokens += num_tokens
-
-    def _log(self, step: StepRecord) -> None:
-        pace, interval = self._pace, self.state.interval
-        pace.num_tokens += step.num_tokens
-        pace.seconds += step.seconds
-        pace.data_seconds += step.data_seconds
-        if step.step % self.config.log_every:
-            return
-        nll = interval.nll / interval.num_tokens
-        record = LogRecord(
-            step=step.step,
-            epoch=step.epoch,
-            loss=interval.loss / interval.num_tokens,
-            nll=nll,
-            perplexity=math.exp(min(nll, 700.0)),  # 700: the last that fits a float
-            accuracy=None if step.num_correct is None else step.num_correct / step.num_tokens,
-            learning_rate=step.learning_rate,
-            gradient_norm=step.gradient_norm,
-            num_tokens=self.state.num_tokens,
-            tokens_per_second=pace.num_tokens / pace.seconds,
-            data_share=pace.data_seconds / pace.seconds,
-            eta_seconds=self._eta_seconds(),
-        )
-        self._pace, self.state.interval = _Pace(), IntervalSums()
-        self._tell("on_log", record)
+    def _advance(self, num_tokens: int) -> None:
+        self.state.step += 1
+        self.state.epoch, self.state.batch = self._cursor.epoch, self._cursor.batch
+        self.state.num_tokens += num_tokens
 
     def _eta_seconds(self) -> float:
         """Time left at the average pace so far, validations and checkpoints included."""
@@ -358,7 +323,8 @@ class Trainer:
             state.num_validations_without_gain += 1
         state.validated_step = state.step
         seconds = time.perf_counter() - started
-        self._tell("on_validation", ValidationRecord(state.step, metrics, is_best, seconds))
+        record = ValidationRecord(state.step, metrics, is_best, seconds)
+        self._tell(lambda listener: listener.on_validation(record))
         return is_best
 
     def _is_better(self, value: float) -> bool:
@@ -369,6 +335,7 @@ class Trainer:
 
     def _save(self) -> None:
         started = time.perf_counter()
+        self._refuse_damaged_weights()
         self.state.seconds = self._seconds()
         tensors = {**self.optimizer.state_tensors(), **generator_states(self.device)}
         path = self.run.checkpoints.save(self.task, self.state, tensors)
@@ -377,50 +344,55 @@ class Trainer:
             keep_last=self.config.keep_last, keep_step=best.step if best else None
         )
         self._saved_step = self.state.step
-        seconds = time.perf_counter() - started
-        self._tell("on_checkpoint", CheckpointRecord(self.state.step, path, seconds))
+        record = CheckpointRecord(self.state.step, path, time.perf_counter() - started)
+        self._tell(lambda listener: listener.on_checkpoint(record))
 
     # -- trouble -----------------------------------------------------------------------------
 
     def _not_finite(
-        self,
-        step: int,
-        batches: Sequence[Any],
-        num_tokens: int,
-        states: Mapping[str, Tensor],
-        loss: float,
-        norm: float,
+        self, batches: Sequence[Any], num_tokens: int, states: Mapping[str, Tensor], seen: str
     ) -> TrainingStopped:
         """Run the step again under watch and say where the first NaN or infinity arose."""
         restore_generator_states(states, self.device)
         self.optimizer.drop_gradients()
-        culprit, examples = "only their sum overflows", batches
+        culprit, examples = "only the sum over micro-batches overflows", batches
         for batch in batches:
-
-            def run(batch: Any = batch) -> Tensor:
-                return self._forward_backward(batch, num_tokens, count_correct=False).loss
-
-            found = find_non_finite(self.task.model, run)
+            found = find_non_finite(
+                self.task.model,
+                partial(self._forward_backward, batch, num_tokens, count_correct=False),
+            )
             if found is not None:
                 culprit, examples = found, [batch]
                 break
         lines = "; ".join(self.task.describe(batch) for batch in examples)
         return TrainingStopped(
             "Loss and gradients must be finite",
-            seen=f"step {step}: loss {loss}, gradient norm {norm}\n"
-            f"  batch: {lines}\n  first: {culprit}",
-            mend="the step was not taken; the last good checkpoint is "
-            f"{self._last_good()}. A lower learning rate, a longer warm-up or fp32 is the usual "
-            "cure; a NaN in the first steps points at the model or those lines",
+            seen=f"{seen}\n  batch: {lines}\n  first: {culprit}",
+            mend=f"the step was not taken; the last good checkpoint is {self._last_good()}. "
+            "The usual cures are a lower learning rate, a longer warm-up or fp32; in the first "
+            "steps look at the model and at those lines",
         )
+
+    def _refuse_damaged_weights(self) -> None:
+        """A checkpoint must be worth coming back to."""
+        for name, parameter in self.task.model.named_parameters():
+            if not bool(torch.isfinite(parameter).all()):
+                raise TrainingStopped(
+                    "Weights must be finite to be saved",
+                    seen=f"{name} is not after step {self.state.step}",
+                    mend=f"lower the learning rate and continue from {self._last_good()}",
+                )
 
     def _last_good(self) -> str:
         steps = self.run.checkpoints.steps()
         return str(self.run.checkpoints.path(steps[-1])) if steps else "none yet (step 0)"
 
-    def _tell(self, event: str, *arguments: object) -> None:
+    def _warn(self, text: str) -> None:
+        self._tell(lambda listener: listener.on_message("warning", text))
+
+    def _tell(self, event: Callable[[Listener], None]) -> None:
         for listener in self.listeners:
-            getattr(listener, event)(*arguments)
+            event(listener)
 
 
 def _total_correct(sums: Sequence[LossSums]) -> int | None:

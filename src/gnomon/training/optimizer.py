@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -40,16 +41,18 @@ class OptimizerConfig:
             found.append(f"optimizer.betas must be at least 0 and below 1, seen {list(self.betas)}")
         # fp16 has subnormals down to 6e-8, but its second moments reach zero long before.
         least = 1e-5 if state_dtype == torch.float16 else torch.finfo(state_dtype).tiny
-        if self.eps < least:
+        if not least <= self.eps < math.inf:  # this form also catches nan
             found.append(
                 f"optimizer.eps must not vanish in {str(state_dtype).removeprefix('torch.')} "
                 f"(at least {least:g}), seen {self.eps:g}"
             )
-        if self.weight_decay < 0:
-            found.append(f"optimizer.weight_decay must not be negative, seen {self.weight_decay}")
-        if self.clip_norm < 0:
+        if not 0 <= self.weight_decay < math.inf:
             found.append(
-                f"optimizer.clip_norm must not be negative, seen {self.clip_norm}; 0 turns it off"
+                f"optimizer.weight_decay must be a number from 0 up, seen {self.weight_decay}"
+            )
+        if not 0 <= self.clip_norm < math.inf:
+            found.append(
+                f"optimizer.clip_norm must be a number from 0 up, seen {self.clip_norm}; 0 turns it off"
             )
         return found
 
@@ -87,11 +90,11 @@ def group_parameters(model: nn.Module, config: OptimizerConfig) -> list[Paramete
     unknown = {name: roles[name] for name in trainable if roles[name] not in _ROLES}
     assert not unknown, f"parameters with unknown roles: {unknown}"
 
-    sparse = _sparse_parameters(model)
+    sparse = _sparse_names(model)
     decaying = {"matrix", "embedding"} if config.decay_embeddings else {"matrix"}
     members: dict[str, dict[str, nn.Parameter]] = {"decay": {}, "no decay": {}, "sparse": {}}
     for name, parameter in trainable.items():
-        if id(parameter) in sparse:
+        if name in sparse:
             members["sparse"][name] = parameter
         else:
             members["decay" if roles[name] in decaying else "no decay"][name] = parameter
@@ -102,13 +105,13 @@ def group_parameters(model: nn.Module, config: OptimizerConfig) -> list[Paramete
     ]
 
 
-def _sparse_parameters(model: nn.Module) -> set[int]:
-    """Ids of the weights whose module says that their gradient is sparse, as nn.Embedding does."""
-    return {
-        id(module.weight)
-        for module in model.modules()
-        if getattr(module, "sparse", False) is True and isinstance(module.weight, nn.Parameter)
-    }
+def _sparse_names(model: nn.Module) -> set[str]:
+    """Parameters whose gradient holds the batch's rows only, where the model says that it has any.
+
+    It says so by a method `sparse_parameters()` that returns names.
+    """
+    method = getattr(model, "sparse_parameters", None)
+    return set() if method is None else set(method())
 
 
 def describe_groups(groups: Iterable[ParameterGroup]) -> str:

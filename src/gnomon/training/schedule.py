@@ -49,10 +49,10 @@ class ScheduleConfig:
     def problems(self) -> list[str]:
         """What is wrong with these values, one sentence each; empty when nothing is."""
         found = []
-        if self.peak <= 0:
-            found.append(f"schedule.peak must be above 0, seen {self.peak}")
-        if self.factor <= 0:
-            found.append(f"schedule.factor must be above 0, seen {self.factor}")
+        if not 0 < self.peak < math.inf:
+            found.append(f"schedule.peak must be a number above 0, seen {self.peak}")
+        if not 0 < self.factor < math.inf:
+            found.append(f"schedule.factor must be a number above 0, seen {self.factor}")
         least = 1 if self.kind in ("noam", "inverse_sqrt") else 0
         if self.warmup_steps < least:
             found.append(

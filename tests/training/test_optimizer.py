@@ -1,0 +1,164 @@
+import math
+
+import pytest
+import torch
+from tiny_task import TinyModel
+from torch import nn
+
+from gnomon.errors import RecipeError
+from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups, group_parameters
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("decay_embeddings", [True, False])
+def test_each_parameter_is_in_one_group_once(tied, decay_embeddings):
+    model = TinyModel(tied=tied)
+    config = OptimizerConfig(weight_decay=0.1, decay_embeddings=decay_embeddings)
+    groups = group_parameters(model, config)
+    members = [id(p) for group in groups for p in group.parameters.values()]
+    assert len(members) == len(set(members))
+    assert set(members) == {id(p) for p in model.parameters()}
+
+
+def test_norms_and_biases_never_decay_and_embeddings_only_on_request():
+    model = TinyModel(tied=False)
+    plain = {g.name: set(g.parameters) for g in group_parameters(model, OptimizerConfig())}
+    assert plain["decay"] == {"inner.weight", "head.weight"}
+    assert plain["no decay"] == {"embedding.weight", "inner.bias", "norm.weight", "norm.bias"}
+    config = OptimizerConfig(weight_decay=0.1, decay_embeddings=True)
+    asked = {g.name: set(g.parameters) for g in group_parameters(model, config)}
+    assert asked["no decay"] == {"inner.bias", "norm.weight", "norm.bias"}
+
+
+def test_decay_moves_only_the_decay_group():
+    model = TinyModel()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = Optimizer(model, OptimizerConfig(weight_decay=0.5))
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    optimizer.step(0.1)
+    for name, parameter in model.named_parameters():
+        factor = 0.95 if name == "inner.weight" else 1.0
+        torch.testing.assert_close(parameter.detach(), before[name] * factor)
+
+
+def test_frozen_parameters_are_left_out():
+    model = TinyModel()
+    model.inner.weight.requires_grad_(False)
+    names = {n for g in group_parameters(model, OptimizerConfig()) for n in g.parameters}
+    assert "inner.weight" not in names
+
+
+def test_a_parameter_without_a_role_is_our_bug():
+    model = TinyModel()
+    model.extra = nn.Linear(2, 2)
+    with pytest.raises(AssertionError, match=r"extra\.weight"):
+        group_parameters(model, OptimizerConfig())
+
+
+def test_the_table_counts_every_element():
+    model = TinyModel()
+    groups = group_parameters(model, OptimizerConfig(weight_decay=0.01))
+    assert sum(g.num_elements for g in groups) == sum(p.numel() for p in model.parameters())
+    header, decay, rest = describe_groups(groups).splitlines()
+    assert header.split() == ["group", "parameters", "elements", "decay"]
+    assert decay.split() == ["decay", "1", "64", "0.01"]
+    assert rest.split() == ["no", "decay", "4", "152", "0"]
+
+
+def test_first_step_is_adam_by_hand():
+    model = TinyModel()
+    optimizer = Optimizer(model, OptimizerConfig(betas=(0.9, 0.98), eps=1e-9))
+    before = model.inner.weight.detach().clone()
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 3.0)
+    optimizer.step(0.01)
+    # m̂ = g, v̂ = g², so the first step is lr · g/(|g| + eps) whatever the gradient's size.
+    torch.testing.assert_close(model.inner.weight.detach(), before - 0.01)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_clipping_scales_all_gradients_together():
+    model = TinyModel()
+    optimizer = Optimizer(model, OptimizerConfig(clip_norm=0.5))
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+    whole = torch.cat([p.grad.flatten() for p in model.parameters()])
+    norm = optimizer.gradient_norm().item()
+    assert norm == pytest.approx(whole.norm().item(), rel=1e-6)
+    optimizer.clip(norm)
+    clipped = torch.cat([p.grad.flatten() for p in model.parameters()])
+    torch.testing.assert_close(clipped, whole * (0.5 / norm))
+    optimizer.clip(optimizer.gradient_norm().item() * 0.99)
+    assert torch.cat([p.grad.flatten() for p in model.parameters()]).equal(clipped)
+
+
+def test_zero_turns_clipping_off():
+    model = TinyModel()
+    optimizer = Optimizer(model, OptimizerConfig(clip_norm=0))
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 100.0)
+    optimizer.clip(optimizer.gradient_norm().item())
+    assert model.inner.weight.grad.eq(100).all()
+
+
+def sparse_gradients(model, rows):
+    model(torch.tensor([rows])).square().sum().backward()
+
+
+def test_a_sparse_embedding_moves_only_the_rows_it_saw():
+    torch.manual_seed(0)
+    model = TinyModel(tied=False, sparse=True)
+    optimizer = Optimizer(model, OptimizerConfig(clip_norm=0.1))
+    assert [g.name for g in optimizer.groups] == ["decay", "no decay", "sparse"]
+    before = model.embedding.weight.detach().clone()
+    sparse_gradients(model, [5, 7, 5])
+    assert model.embedding.weight.grad.is_sparse
+    dense = [p.grad.to_dense().flatten() for p in model.parameters()]
+    norm = optimizer.gradient_norm().item()
+    assert norm == pytest.approx(torch.cat(dense).norm().item(), rel=1e-5)
+    optimizer.clip(norm)
+    assert optimizer.gradient_norm().item() == pytest.approx(0.1, rel=1e-4)
+    optimizer.step(0.01)
+    moved = (model.embedding.weight.detach() != before).any(dim=1)
+    assert moved.nonzero().flatten().tolist() == [5, 7]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_state_survives_a_round_trip_bitwise(sparse):
+    def steps(model, optimizer, count):
+        for index in range(count):
+            sparse_gradients(model, [4 + index, 9])
+            optimizer.step(0.01)
+
+    def build():
+        torch.manual_seed(0)
+        model = TinyModel(tied=False, sparse=sparse, dropout=0.0)
+        return model, Optimizer(model, OptimizerConfig())
+
+    model, optimizer = build()
+    steps(model, optimizer, 3)
+    other, restored = build()
+    other.load_state_dict(model.state_dict())
+    restored.load_state_tensors({n: t.clone() for n, t in optimizer.state_tensors().items()})
+    steps(model, optimizer, 2)
+    steps(other, restored, 2)
+    for name, parameter in model.named_parameters():
+        assert parameter.equal(other.get_parameter(name)), name
+    assert optimizer.state_tensors().keys() == restored.state_tensors().keys()
+
+
+def test_eps_that_vanishes_is_refused_by_name():
+    assert not OptimizerConfig(eps=1e-9).problems()
+    assert "float16" in OptimizerConfig(eps=1e-8).problems(torch.float16)[0]
+    assert OptimizerConfig(eps=1e-46).problems()
+    assert OptimizerConfig(eps=0.0).problems()
+    with pytest.raises(RecipeError, match="float16"):
+        Optimizer(TinyModel().half(), OptimizerConfig(eps=1e-8))
+
+
+def test_all_problems_are_told_at_once():
+    config = OptimizerConfig(betas=(1.0, 0.9), eps=-1, weight_decay=-1, clip_norm=math.nan)
+    assert len(config.problems()) == 4
+    assert OptimizerConfig(decay_embeddings=True).unused()
+    assert not OptimizerConfig(decay_embeddings=True, weight_decay=0.1).unused()

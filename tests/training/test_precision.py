@@ -1,0 +1,47 @@
+import pytest
+import torch
+
+from gnomon.errors import RecipeError
+from gnomon.training.precision import choose_device, choose_precision
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(("has_amx", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_takes_bf16_only_where_tiles_multiply_it(monkeypatch, has_amx, expected):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+    precision = choose_precision("auto", CPU)
+    assert precision.name == expected
+    assert "AMX" in precision.reason
+
+
+def test_bf16_multiplies_in_bf16_over_fp32_weights():
+    linear = torch.nn.Linear(4, 4)
+    with choose_precision("bf16", CPU).autocast():
+        out = linear(torch.ones(2, 4))
+    assert out.dtype == torch.bfloat16
+    out.float().sum().backward()
+    assert linear.weight.grad.dtype == linear.weight.dtype == torch.float32
+
+
+def test_fp32_leaves_everything_alone():
+    with choose_precision("fp32", CPU).autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["fp16", "float16"])
+def test_fp16_is_refused_by_name_with_what_to_use(name):
+    with pytest.raises(RecipeError, match=r"fp16[\s\S]*bf16"):
+        choose_precision(name, CPU)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(RecipeError, match="auto, fp32, bf16"):
+        choose_precision("tf32", CPU)
+
+
+def test_a_missing_gpu_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == CPU
+    with pytest.raises(RecipeError, match="cuda"):
+        choose_device("cuda")
