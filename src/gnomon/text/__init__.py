@@ -2,3 +2,37 @@
 
 This room knows text and ids. It must not know models, losses or devices beyond moving a batch.
 """
+
+from gnomon.text.batches import Batch, BatchPlan, collate
+from gnomon.text.corpus import DataConfig, Pair, ParallelCorpus
+from gnomon.text.familiarity import Familiarity
+from gnomon.text.lines import Replacements, count_lines, read_lines
+from gnomon.text.splits import Corpora, SplitReport, open_corpora
+from gnomon.text.store import BuildReport, TokenStore
+from gnomon.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerConfig
+from gnomon.text.tokenizer_pair import TokenizerPair
+
+__all__ = [
+    "BOS_ID",
+    "EOS_ID",
+    "PAD_ID",
+    "UNK_ID",
+    "Batch",
+    "BatchPlan",
+    "BuildReport",
+    "Corpora",
+    "DataConfig",
+    "Familiarity",
+    "Pair",
+    "ParallelCorpus",
+    "Replacements",
+    "SplitReport",
+    "TokenStore",
+    "Tokenizer",
+    "TokenizerConfig",
+    "TokenizerPair",
+    "collate",
+    "count_lines",
+    "open_corpora",
+    "read_lines",
+]

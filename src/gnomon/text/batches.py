@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnomon.text.store import TokenStore
-from gnomon.text.tokenizer import Tokenizer
+from gnomon.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 _STRIP_WIDTH = 2  # tokens of source length that are taken as alike
 _FRACTIONS = 1 << 16  # steps in which a length is raised by a random part of a token
@@ -152,12 +152,12 @@ def collate(store: TokenStore, indices: NDArray[np.int64] | Sequence[int]) -> Ba
     rows = np.asarray(indices, np.int64)
     source_lengths = store.source_lengths[rows]
     target_lengths = store.target_lengths[rows]
-    source = np.full((len(rows), source_lengths.max()), Tokenizer.pad_id, np.int64)
-    target = np.full((len(rows), target_lengths.max()), Tokenizer.pad_id, np.int64)
+    source = np.full((len(rows), source_lengths.max()), PAD_ID, np.int64)
+    target = np.full((len(rows), target_lengths.max()), PAD_ID, np.int64)
     every = np.arange(len(rows))
-    source[every, source_lengths - 1] = Tokenizer.eos_id
-    target[every, target_lengths - 1] = Tokenizer.eos_id
-    target[:, 0] = Tokenizer.bos_id
+    source[every, source_lengths - 1] = EOS_ID
+    target[every, target_lengths - 1] = EOS_ID
+    target[:, 0] = BOS_ID
     for row, index in enumerate(rows.tolist()):
         source[row, : source_lengths[row] - 1] = store.source(index)
         target[row, 1 : target_lengths[row] - 1] = store.target(index)

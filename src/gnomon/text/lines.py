@@ -40,18 +40,18 @@ class Replacements:
 
 
 def read_lines(
-    path: str | Path,
+    file: str | Path | Iterable[bytes],
     *,
     errors: OnBadText = "strict",
     replacements: Replacements | None = None,
 ) -> Iterator[str]:
-    """Iterate over the lines of a UTF-8 file without holding the file in memory.
+    """Iterate over the lines of UTF-8 text without holding it in memory.
 
     A BOM and one "\\r" at the end of a line are dropped; a last line without "\\n" counts; a file
     that ends in "\\n" has no further, empty line.
 
     Args:
-        path: the file.
+        file: its path, or an open binary stream such as `sys.stdin.buffer`.
         errors: "strict" (text to learn from) refuses invalid UTF-8, NUL and an empty file;
             "replace" (text to translate) puts U+FFFD and a blank in their place and goes on.
         replacements: counts what "replace" changed, while the iterator is used up.
@@ -61,26 +61,31 @@ def read_lines(
             with line number and byte offset. What can be known without reading is raised by the
             call itself, the rest while iterating.
     """
+    if isinstance(file, str | Path):
+        path = Path(file)
+        _check_readable(path, allow_empty=errors == "replace")
+        return _file_lines(path, errors, replacements)
+    return _decode_lines(file, getattr(file, "name", "stream"), errors, replacements)
+
+
+def count_lines(path: str | Path) -> int:
+    """Return how many lines `read_lines` would give, reading bytes only."""
     path = Path(path)
-    _check_readable(path, allow_empty=errors == "replace")
-    return _file_lines(path, errors, replacements)
+    _check_readable(path, allow_empty=True)
+    count = 0
+    tail = b""
+    with _opened(path) as file:
+        while block := file.read(1 << 20):
+            count += block.count(b"\n")
+            tail = block if len(block) > len(_BOM) else tail + block
+    unfinished = bool(tail) and not tail.endswith(b"\n")
+    return 0 if tail == _BOM and count == 0 else count + unfinished
 
 
-def decode_lines(
-    stream: BinaryIO | Iterable[bytes],
-    name: str = "standard input",
-    *,
-    errors: OnBadText = "strict",
-    replacements: Replacements | None = None,
+def _decode_lines(
+    stream: Iterable[bytes], name: str, errors: OnBadText, replacements: Replacements | None
 ) -> Iterator[str]:
-    """Iterate over the lines of an open binary stream by the same rule as `read_lines`.
-
-    Args:
-        stream: yields byte strings that end in b"\\n", as binary files do.
-        name: what to call the stream in messages.
-        errors: as in `read_lines`.
-        replacements: as in `read_lines`.
-    """
+    """Decode byte strings that end in b"\\n", as those of a binary file do."""
     offset = 0
     for number, raw in enumerate(stream, start=1):
         start = offset
@@ -100,24 +105,10 @@ def decode_lines(
             yield _decode_replacing(raw, number, replacements)
 
 
-def count_lines(path: str | Path) -> int:
-    """Return how many lines `read_lines` would give, reading bytes only."""
-    path = Path(path)
-    _check_readable(path, allow_empty=True)
-    count = 0
-    tail = b""
-    with _opened(path) as file:
-        while block := file.read(1 << 20):
-            count += block.count(b"\n")
-            tail = block if len(block) > len(_BOM) else tail + block
-    unfinished = bool(tail) and not tail.endswith(b"\n")
-    return 0 if tail == _BOM and count == 0 else count + unfinished
-
-
 def _file_lines(path: Path, errors: OnBadText, replacements: Replacements | None) -> Iterator[str]:
     with _opened(path) as file:
         try:
-            yield from decode_lines(file, str(path), errors=errors, replacements=replacements)
+            yield from _decode_lines(file, str(path), errors, replacements)
         except OSError as error:
             raise DataError("a text file must be readable to its end", seen=error) from error
 

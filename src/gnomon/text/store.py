@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gnomon.errors import DataError
 from gnomon.files import atomic_folder
 from gnomon.text.corpus import Pair, ParallelCorpus
+from gnomon.text.tokenizer import UNK_ID
 from gnomon.text.tokenizer_pair import TokenizerPair
 
 FORMAT_VERSION = 1
@@ -282,7 +283,7 @@ class _SideWriter:
     def write(self, rows: list[list[int]]) -> None:
         flat = np.array([index for row in rows for index in row], np.int64)
         assert flat.size == 0 or flat.max() < self._vocab_size, "id outside the vocabulary"
-        self._num_unknown += int((flat == 1).sum())
+        self._num_unknown += int((flat == UNK_ID).sum())
         self._lengths.append(np.array([len(row) for row in rows], np.int64))
         flat.astype(self.dtype).tofile(self.file)
 

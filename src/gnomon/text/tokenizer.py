@@ -27,6 +27,7 @@ from gnomon.errors import DataError, ModelError
 from gnomon.files import write_atomically
 
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(len(SPECIALS))
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 MAX_PIECE_LENGTH = 16  # characters; longer pieces are whole phrases learned by heart
 
@@ -71,10 +72,10 @@ class TokenizerConfig:
 class Tokenizer:
     """A trained subword vocabulary; ids 0..3 are padding, unknown, begin and end."""
 
-    pad_id = 0
-    unk_id = 1
-    bos_id = 2
-    eos_id = 3
+    pad_id = PAD_ID
+    unk_id = UNK_ID
+    bos_id = BOS_ID
+    eos_id = EOS_ID
 
     def __init__(self, serialized: str) -> None:
         """Build from the text of a `tokenizer.json`; see `train` and `load`.
@@ -255,7 +256,7 @@ def _learn_bpe(text: Iterable[str], alphabet: list[str], config: TokenizerConfig
     assert len(vocab) == config.num_reserved + len(pieces), "a learned piece spells a reserved name"
     return {
         "type": "BPE",
-        "unk_token": SPECIALS[Tokenizer.unk_id],
+        "unk_token": SPECIALS[UNK_ID],
         "byte_fallback": config.byte_fallback,
         "vocab": vocab,
         "merges": learned["merges"],
@@ -288,7 +289,7 @@ def _learn_unigram(
     assert len(dict(vocab)) == len(vocab), "a learned piece spells a reserved name"
     return {
         "type": "Unigram",
-        "unk_id": Tokenizer.unk_id,
+        "unk_id": UNK_ID,
         "byte_fallback": config.byte_fallback,
         "vocab": vocab,
     }
@@ -320,7 +321,7 @@ def _assemble(model: dict[str, Any], config: TokenizerConfig) -> str:
     shell.pre_tokenizer = _pre_tokenizer(config)
     shell.decoder = decoders.Sequence(
         [
-            decoders.Replace(SPECIALS[Tokenizer.unk_id], "\ufffd"),
+            decoders.Replace(SPECIALS[UNK_ID], "\ufffd"),
             decoders.Replace(tokenizers.Regex(r"\A<(?:pad|s|/s)>\z"), ""),
             decoders.ByteFallback(),
             decoders.Fuse(),
