@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -68,7 +69,7 @@ def test_no_jump_anywhere(kind):
         d_model=64, max_steps=400
     )
     rates = [schedule(step) for step in range(1, 500)]
-    largest = max(abs(a - b) for a, b in zip(rates, rates[1:], strict=False))
+    largest = max(abs(a - b) for a, b in itertools.pairwise(rates))
     assert all(r >= 0 for r in rates)
     assert largest < max(rates) / 40
 

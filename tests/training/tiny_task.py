@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn import functional
 
 from gnomon.training.config import TrainingConfig
 from gnomon.training.loop import Trainer
@@ -31,34 +32,19 @@ class TinyBatch:
 
 
 class TinyModel(nn.Module):
-    def __init__(self, *, dropout: float = 0.1, tied: bool = True, sparse: bool = False) -> None:
+    def __init__(self, *, dropout: float = 0.1, tied: bool = True) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(VOCAB, 8, sparse=sparse)
+        owners = ["source"] if tied else ["output", "source"]
+        self.tables = nn.ParameterDict({o: nn.Parameter(torch.randn(VOCAB, 8)) for o in owners})
         self.inner = nn.Linear(8, 8)
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(8)
-        self.head = nn.Linear(8, VOCAB, bias=False)
-        if tied:
-            self.head.weight = self.embedding.weight
 
     def forward(self, inputs: Tensor) -> Tensor:
-        hidden = self.embedding(inputs)
-        return self.head(self.norm(hidden + self.dropout(torch.tanh(self.inner(hidden)))))
-
-    def parameter_roles(self) -> dict[str, str]:
-        roles = {
-            "embedding.weight": "embedding",
-            "inner.weight": "matrix",
-            "inner.bias": "bias",
-            "norm.weight": "norm",
-            "norm.bias": "norm",
-        }
-        if self.head.weight is not self.embedding.weight:
-            roles["head.weight"] = "matrix"
-        return roles
-
-    def sparse_parameters(self) -> set[str]:
-        return {"embedding.weight"} if self.embedding.sparse else set()
+        hidden = functional.embedding(inputs, self.tables["source"])
+        hidden = self.norm(hidden + self.dropout(torch.tanh(self.inner(hidden))))
+        table = self.tables["output" if "output" in self.tables else "source"]
+        return functional.linear(hidden, table)
 
 
 class TinyTask:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from gnomon.errors import RecipeError
-
-_ROLES = ("matrix", "embedding", "bias", "norm")
+from gnomon.model import Transformer, parameter_roles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,8 @@ class OptimizerConfig:
             )
         if not 0 <= self.clip_norm < math.inf:
             found.append(
-                f"optimizer.clip_norm must be a number from 0 up, seen {self.clip_norm}; 0 turns it off"
+                f"optimizer.clip_norm must be a number from 0 up, seen {self.clip_norm}; "
+                "0 turns it off"
             )
         return found
 
@@ -78,22 +78,14 @@ class ParameterGroup:
 
 
 def group_parameters(model: nn.Module, config: OptimizerConfig) -> list[ParameterGroup]:
-    """Each trainable parameter of `model` in exactly one group, by its role; no empty groups.
-
-    `model.parameter_roles()` maps parameter names to "matrix", "embedding", "bias" or "norm",
-    a tied parameter under one of its names.
-    """
-    roles: Mapping[str, str] = model.parameter_roles()  # type: ignore[operator]
-    trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    missing = sorted(trainable.keys() - roles.keys())
-    assert not missing, f"parameters without a role: {missing}"
-    unknown = {name: roles[name] for name in trainable if roles[name] not in _ROLES}
-    assert not unknown, f"parameters with unknown roles: {unknown}"
-
+    """Each trainable parameter of `model` in exactly one group, by its role; no empty groups."""
+    roles = parameter_roles(model)
     sparse = _sparse_names(model)
     decaying = {"matrix", "embedding"} if config.decay_embeddings else {"matrix"}
     members: dict[str, dict[str, nn.Parameter]] = {"decay": {}, "no decay": {}, "sparse": {}}
-    for name, parameter in trainable.items():
+    for name, parameter in model.named_parameters():  # a tied parameter comes once
+        if not parameter.requires_grad:
+            continue
         if name in sparse:
             members["sparse"][name] = parameter
         else:
@@ -106,12 +98,10 @@ def group_parameters(model: nn.Module, config: OptimizerConfig) -> list[Paramete
 
 
 def _sparse_names(model: nn.Module) -> set[str]:
-    """Parameters whose gradient holds the batch's rows only, where the model says that it has any.
-
-    It says so by a method `sparse_parameters()` that returns names.
-    """
-    method = getattr(model, "sparse_parameters", None)
-    return set() if method is None else set(method())
+    """Parameters whose gradient holds the batch's rows only: embedding tables, where asked for."""
+    if not (isinstance(model, Transformer) and model.config.embedding.sparse_gradient):
+        return set()
+    return {f"tables.{owner}" for role, owner in model.owners.items() if role != "output"}
 
 
 def describe_groups(groups: Iterable[ParameterGroup]) -> str:

@@ -30,7 +30,7 @@ class Task(Protocol[BatchT]):
 
     @property
     def model(self) -> nn.Module:
-        """The network; it has `parameter_roles()` (name → matrix, embedding, bias or norm)."""
+        """The network; its parameters stay the same objects as long as it trains."""
         ...
 
     @property
