@@ -9,5 +9,14 @@ from gnomon.decoding.config import SearchConfig
 from gnomon.decoding.greedy import greedy_search
 from gnomon.decoding.hypothesis import Hypothesis
 from gnomon.decoding.scorer import TokenScorer
+from gnomon.decoding.transformer import DecoderScorer, EncoderDecoderScorer
 
-__all__ = ["Hypothesis", "SearchConfig", "TokenScorer", "beam_search", "greedy_search"]
+__all__ = [
+    "DecoderScorer",
+    "EncoderDecoderScorer",
+    "Hypothesis",
+    "SearchConfig",
+    "TokenScorer",
+    "beam_search",
+    "greedy_search",
+]
