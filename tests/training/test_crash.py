@@ -1,0 +1,165 @@
+"""Killed at any moment, a training that is started again ends bitwise as if never killed."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+
+import pytest
+import torch
+from tiny_task import TinyTask, trainer
+
+from gnomon import files
+from gnomon.training import checkpoint
+from gnomon.training.run import RunFolder
+
+# Children are forked: importing torch anew in each would take most of the time.
+FORK = multiprocessing.get_context("fork")
+NUM_STEPS = 120
+
+
+def train(path):
+    task = TinyTask(dropout=0.3)
+    trainer(
+        path,
+        task,
+        threads=1,
+        max_steps=NUM_STEPS,
+        accumulate=2,
+        log_every=7,
+        validate_every=10,
+        checkpoint_every=4,
+        keep_last=2,
+        validate=lambda step: {"nll": float(torch.rand(())) + task.model.inner.weight.sum().item()},
+    ).fit()
+
+
+def started(path, die_at=None):
+    """A child that trains; with `die_at` it kills itself at that disk operation, from 1."""
+
+    def body():
+        torch.set_num_threads(1)
+        if die_at is not None:
+            _count_down(die_at)
+        train(path)
+
+    child = FORK.Process(target=body)
+    child.start()
+    return child
+
+
+def _count_down(operation):
+    """SIGKILL this process just before its `operation`-th step of writing a checkpoint."""
+    left = operation
+
+    def guarded(function):
+        def call(*arguments, **keywords):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **keywords)
+
+        return call
+
+    checkpoint.save_file = guarded(checkpoint.save_file)
+    checkpoint.sha256_of = guarded(checkpoint.sha256_of)
+    checkpoint.shutil.rmtree = guarded(checkpoint.shutil.rmtree)
+    files.sync = guarded(files.sync)
+    TinyTask.save = guarded(TinyTask.save)
+
+
+def finish(path):
+    child = started(path)
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def result(path):
+    """Everything a training leaves that is not a time: bytes of weights and states, curves."""
+    last = RunFolder(path).last()
+    assert last.name == f"step-{NUM_STEPS:08d}"
+    record = json.loads((last / "training.json").read_text())
+    record["state"].pop("seconds")
+    timings = ("tokens_per_second", "data_share", "eta_seconds", "seconds")
+    curves = [
+        {key: value for key, value in json.loads(line).items() if key not in timings}
+        for line in (path / "metrics.jsonl").read_text().splitlines()
+    ]
+    weights = (last / "model.safetensors").read_bytes()
+    states = (last / "training.safetensors").read_bytes()
+    return weights, states, record, RunFolder(path).checkpoints.steps(), curves
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    path = tmp_path_factory.mktemp("uninterrupted")
+    started_at = time.perf_counter()
+    finish(path)
+    return result(path), time.perf_counter() - started_at
+
+
+def assert_same(path, expected):
+    weights, states, record, steps, curves = result(path)
+    assert weights == expected[0]
+    assert states == expected[1]
+    assert record == expected[2]
+    assert steps == expected[3]
+    assert curves == expected[4]
+    assert not list((path / "checkpoints").glob(".*")), "leftovers of killed processes"
+
+
+def kill_at_random_moments(path, seconds, generator, kills):
+    for _ in range(kills):
+        child = started(path)
+        child.join(generator.uniform(0.02, seconds))
+        child.kill()
+        child.join()
+
+
+def test_two_uninterrupted_runs_are_equal(tmp_path, uninterrupted):
+    finish(tmp_path)
+    assert_same(tmp_path, uninterrupted[0])
+
+
+def test_killed_at_random_moments(tmp_path, uninterrupted):
+    expected, seconds = uninterrupted
+    kill_at_random_moments(tmp_path, seconds / 2, random.Random(), kills=8)
+    finish(tmp_path)
+    assert_same(tmp_path, expected)
+
+
+# One checkpoint is some ten operations and every one of them is a place to die.
+@pytest.mark.parametrize("operations", [range(1, 15), range(30, 52, 3)])
+def test_killed_while_writing_checkpoints(tmp_path, uninterrupted, operations):
+    for operation in operations:
+        child = started(tmp_path, die_at=operation)
+        child.join(60)
+        assert child.exitcode in (-signal.SIGKILL, 0)
+    finish(tmp_path)
+    assert_same(tmp_path, uninterrupted[0])
+
+
+def test_the_comparison_can_fail(tmp_path, uninterrupted, monkeypatch):
+    """Forget the generators at a restart and the runs part ways."""
+    child = started(tmp_path, die_at=200)
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    monkeypatch.setattr("gnomon.training.loop.restore_generator_states", lambda *_: None)
+    finish(tmp_path)
+    assert result(tmp_path)[0] != uninterrupted[0][0]
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(tmp_path, uninterrupted):
+    expected, seconds = uninterrupted
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")  # noqa: T201
+    generator = random.Random(seed)
+    for attempt in range(12):
+        path = tmp_path / str(attempt)
+        kill_at_random_moments(path, seconds / 2, generator, kills=generator.randrange(1, 20))
+        finish(path)
+        assert_same(path, expected)
