@@ -8,7 +8,8 @@ from gnomon.text.corpus import DataConfig, Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
 from gnomon.text.splits import Corpora, SplitReport, open_corpora
-from gnomon.text.store import BuildReport, TokenStore
+from gnomon.text.store import TokenStore
+from gnomon.text.store_writer import BuildReport
 from gnomon.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerConfig
 from gnomon.text.tokenizer_pair import TokenizerPair
 

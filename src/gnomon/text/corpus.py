@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gnomon.errors import DataError
 from gnomon.files import sha256_of
+from gnomon.text.alignment import find_divergence
 from gnomon.text.lines import count_lines, read_lines
 
 
@@ -56,10 +57,6 @@ class DataConfig:
                 found.append(
                     f"{split} text must have both sides, data.{prefix}{missing} is missing: set it"
                 )
-        if self.source is None and self.target is None and self.tsv is None:
-            found.append(
-                "training text must be given, none is: set data.source and data.target, or data.tsv"
-            )
         if self.holdout < 0:
             found.append(f"data.holdout must be 0 or more, is {self.holdout}")
         if self.max_length < 2:
@@ -109,6 +106,8 @@ class ParallelCorpus:
         else:
             assert source is not None and target is not None, "both sides are needed"
             self.files = (Path(source), Path(target))
+        for file in self.files:
+            _check_rereadable(file)
         self.name = name
         self.num_lines = _count_pairs(self.files)
         self._rows = rows
@@ -194,14 +193,30 @@ class Side:
         return map(self._pick, self._corpus.pairs())
 
 
-def _count_pairs(files: tuple[Path, ...]) -> int:
-    counts = [count_lines(file) for file in files]
-    for file, count in zip(files, counts, strict=True):
-        if count == 0:
-            raise DataError("a text file must not be empty", seen=file, mend="name the right file")
-    if len(set(counts)) > 1:
+def _check_rereadable(file: Path) -> None:
+    if file.exists() and not file.is_file() and not file.is_dir():
         raise DataError(
-            "source and target must have the same number of lines",
-            seen=f"{files[0]}: {counts[0]:,} lines, {files[1]}: {counts[1]:,} lines",
+            "text to learn from must be in files, as it is read more than once",
+            seen=f"{file} is a pipe or device",
+            mend="write it to a file first, and name that",
+        )
+
+
+def _count_pairs(files: tuple[Path, ...]) -> int:
+    """Return the number of lines of the files, the same in each."""
+    counts = [_count_lines(file) for file in files]
+    if len(set(counts)) > 1:
+        place = find_divergence(*files).describe(files)
+        raise DataError(
+            "source and target must have the same number of lines, as line i translates line i",
+            seen=f"{files[0]}: {counts[0]:,} lines, {files[1]}: {counts[1]:,} lines; {place}",
+            mend="look there for a line that is missing, or split in two, on one side",
         )
     return counts[0]
+
+
+def _count_lines(file: Path) -> int:
+    count = count_lines(file)
+    if count == 0:
+        raise DataError("a text file must not be empty", seen=file, mend="name the right file")
+    return count

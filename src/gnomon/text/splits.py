@@ -58,7 +58,11 @@ def open_corpora(config: DataConfig) -> Corpora:
     train = _open("train", *config.files(""))
     valid = _open("valid", *config.files("valid_"))
     test = _open("test", *config.files("test_"))
-    assert train is not None, "checked by problems()"
+    if train is None:
+        raise DataError(
+            "training text must be given, none is",
+            mend="give --src and --tgt, or --data; or set data.source and data.target, or data.tsv",
+        )
     keys = _keys_of(train)
     num_held_out = 0
     if valid is None and config.holdout > 0:
