@@ -1,3 +1,37 @@
 """gnomon: train, check, ship and explain Transformers on your own text."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gnomon.api import evaluate, load, train
+    from gnomon.errors import GnomonError
+    from gnomon.tasks import Translation, Translator
+
 __version__ = "0.1.0"
+
+# Where each public name lives. Nothing is imported before it is used, so `import gnomon` is
+# instant although torch is not.
+_HOMES = {
+    "GnomonError": "gnomon.errors",
+    "Translation": "gnomon.tasks",
+    "Translator": "gnomon.tasks",
+    "evaluate": "gnomon.api",
+    "load": "gnomon.api",
+    "train": "gnomon.api",
+}
+
+__all__ = ["GnomonError", "Translation", "Translator", "__version__", "evaluate", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -20,11 +20,16 @@ class EvaluationConfig:
     tokenize: Tokenize = "auto"
     # Ignore case in all metrics.
     lowercase: bool = False
+    # Validation pairs that are translated at each validation during training, from the first on;
+    # the loss is always taken over all of them. 0 translates none.
+    validation_lines: int = 200
 
     def problems(self) -> list[str]:
         """Everything wrong with these values: the rule, the value seen and the mend."""
         found = []
         known = ", ".join(get_args(Metric))
+        if self.validation_lines < 0:
+            found.append(f"validation_lines must be 0 or more, not {self.validation_lines}")
         if not self.metrics:
             found.append(f"metrics must name at least one of {known}; it is empty")
         for metric in self.metrics:

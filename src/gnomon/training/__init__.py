@@ -4,3 +4,46 @@ The loop drives anything that has the shape of `task.Task`; it never learns what
 a tokenizer is. Validation, progress bars and logs reach it as callables and listeners, so nothing
 here may import a room that lies above (recipes, api, cli).
 """
+
+from gnomon.training.config import TrainingConfig
+from gnomon.training.events import (
+    CheckpointRecord,
+    Listener,
+    LogRecord,
+    Outcome,
+    StartRecord,
+    StepRecord,
+    ValidationRecord,
+)
+from gnomon.training.log import TensorBoardLog, read_metrics
+from gnomon.training.loop import Trainer
+from gnomon.training.objective import Objective, ObjectiveConfig
+from gnomon.training.optimizer import OptimizerConfig
+from gnomon.training.precision import choose_device
+from gnomon.training.run import RunFolder
+from gnomon.training.sanity import SanityCheck, check_sanity
+from gnomon.training.schedule import ScheduleConfig
+from gnomon.training.task import Task
+
+__all__ = [
+    "CheckpointRecord",
+    "Listener",
+    "LogRecord",
+    "Objective",
+    "ObjectiveConfig",
+    "OptimizerConfig",
+    "Outcome",
+    "RunFolder",
+    "SanityCheck",
+    "ScheduleConfig",
+    "StartRecord",
+    "StepRecord",
+    "Task",
+    "TensorBoardLog",
+    "Trainer",
+    "TrainingConfig",
+    "ValidationRecord",
+    "check_sanity",
+    "choose_device",
+    "read_metrics",
+]

@@ -1,0 +1,7 @@
+"""The main jobs as functions: here the rooms are wired together, for Python and command line."""
+
+from gnomon.api.evaluate import evaluate
+from gnomon.api.load import load, model_folder
+from gnomon.api.train import Training, prepare, read_recipe, train
+
+__all__ = ["Training", "evaluate", "load", "model_folder", "prepare", "read_recipe", "train"]

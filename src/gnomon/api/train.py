@@ -1,0 +1,218 @@
+"""From a recipe to a trained run: prepare the text, build the model, drive the loop."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnomon import __version__
+from gnomon.api.load import model_folder
+from gnomon.errors import RecipeError, RunError
+from gnomon.files import write_atomically
+from gnomon.model import Transformer, TransformerConfig
+from gnomon.recipes import Recipe, difference, load_recipe, to_toml
+from gnomon.tasks import (
+    Preparation,
+    TranslationTask,
+    load_translator,
+    prepare_translation,
+)
+from gnomon.text import TokenizerPair
+from gnomon.training import Listener, Outcome, RunFolder, TensorBoardLog, Trainer
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that ended: where it is and how it went."""
+
+    run: Path
+    recipe: Recipe
+    outcome: Outcome
+
+
+def read_recipe(
+    recipe: str | Path | Recipe,
+    *,
+    source: str | Path | None = None,
+    target: str | Path | None = None,
+    data: str | Path | None = None,
+    overrides: Iterable[str] = (),
+) -> Recipe:
+    """A checked recipe with the caller's own files in place of its training text.
+
+    Args:
+        recipe: a preset's name, a TOML file, or a recipe.
+        source, target: two files whose line i belong together.
+        data: in place of the two, one file with source TAB target.
+        overrides: `table.key=value`, as `--set` takes them.
+
+    Raises:
+        RecipeError: naming every problem at once.
+    """
+    changes: dict[str, Any] = {}
+    if source or target or data:
+        # Validation and test text belong to the training text they were given with.
+        changes = {f"data.{key}": None for key in _DATA_FILES}
+        changes |= {"data.source": source and str(source), "data.target": target and str(target)}
+        changes |= {"data.tsv": data and str(data)}
+    if isinstance(recipe, Recipe):
+        if changes or list(overrides):
+            raise RecipeError("files and overrides go with a recipe's name or TOML file")
+        return recipe
+    return load_recipe(recipe, overrides, changes)
+
+
+def prepare(recipe: Recipe, *, run: str | Path | None = None, say: Say = print) -> Preparation:
+    """Clean the text, train the tokenizer and encode the corpus as `train` would, and stop there."""
+    return _prepare(recipe, run_path(recipe, run), None, say)
+
+
+def train(
+    recipe: str | Path | Recipe,
+    *,
+    source: str | Path | None = None,
+    target: str | Path | None = None,
+    data: str | Path | None = None,
+    overrides: Iterable[str] = (),
+    run: str | Path | None = None,
+    start_from: str | Path | None = None,
+    listeners: Sequence[Listener] = (),
+    say: Say = lambda message: None,
+    before_start: Callable[[TranslationTask], None] = lambda task: None,
+) -> Training:
+    """Train a recipe into a run folder, or continue the training found there.
+
+    Args:
+        recipe, source, target, data, overrides: see `read_recipe`.
+        run: the folder to write; default runs/NAME with the recipe's name.
+        start_from: a model whose weights and tokenizer to begin with (fine-tuning); step count
+            and schedule begin anew.
+        listeners: told of steps, validations and checkpoints.
+        say: told what is being done before the first step.
+        before_start: called with the task just before the loop, for checks.
+
+    Returns:
+        The run, its recipe and how training ended. A run that is already finished is returned
+        as it is.
+
+    Raises:
+        RecipeError, DataError: the recipe or the text cannot be used.
+        RunError: the run is locked, or holds a training of another recipe.
+        TrainingStopped: NaN or infinity, or the disk is full.
+    """
+    recipe = read_recipe(recipe, source=source, target=target, data=data, overrides=overrides)
+    folder = RunFolder(run_path(recipe, run))
+    with folder.lock():
+        _claim(folder, recipe)
+        base = None if start_from is None else load_translator(model_folder(start_from))
+        tokenizers = None if base is None else base.tokenizers
+        preparation = _prepare(recipe, folder.path, tokenizers, say)
+        torch.manual_seed(recipe.training.seed)
+        config = fill_vocabulary(recipe.model, preparation.tokenizers)
+        model = Transformer(config) if base is None else base.model
+        task = TranslationTask(
+            model,
+            preparation,
+            tokens_per_batch=recipe.training.tokens_per_batch,
+            seed=recipe.training.seed,
+            search=recipe.decoding,
+            evaluation=recipe.evaluation,
+        )
+        trainer = Trainer(
+            task,
+            folder,
+            training=recipe.training,
+            objective=recipe.objective,
+            optimizer=recipe.optimizer,
+            schedule=recipe.schedule.build(
+                d_model=model.config.d_model, max_steps=recipe.training.max_steps
+            ),
+            validate=None if preparation.corpora.valid is None else task.validate,
+            listeners=[TensorBoardLog(folder.tensorboard_path), *listeners],
+        )
+        _write_manifest(folder, recipe, preparation, start_from)
+        if folder.state() is None:
+            before_start(task)
+        outcome = trainer.fit()
+    return Training(folder.path, recipe, outcome)
+
+
+def run_path(recipe: Recipe, run: str | Path | None) -> Path:
+    """Where a run of `recipe` goes."""
+    return Path(run) if run is not None else Path("runs") / recipe.name
+
+
+def fill_vocabulary(config: TransformerConfig, tokenizers: TokenizerPair) -> TransformerConfig:
+    """The model's configuration with the sizes of the vocabularies that were really learned."""
+    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
+    return replace(
+        config, vocab_size=sizes[0], target_vocab_size=None if tokenizers.joint else sizes[1]
+    )
+
+
+_DATA_FILES = (
+    "tsv",
+    *(f"{split}_{part}" for split in ("valid", "test") for part in ("source", "target", "tsv")),
+)
+
+
+def _prepare(
+    recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: Say
+) -> Preparation:
+    # Beside the runs, so that runs on the same text share their token stores.
+    cache = run.resolve().parent / ".prepared"
+    return prepare_translation(
+        recipe.data, recipe.tokenizer, cache, tokenizers=tokenizers, say=say
+    )
+
+
+def _claim(folder: RunFolder, recipe: Recipe) -> None:
+    """Make the run this recipe's, or find that it already is; refuse any other."""
+    if not folder.recipe_path.exists():
+        if folder.exists():
+            raise RunError("a run must hold its recipe", seen=f"{folder.path} has no recipe.toml")
+        write_atomically(folder.recipe_path, to_toml(recipe))
+        return
+    if changes := difference(load_recipe(folder.recipe_path), recipe):
+        listing = "\n    ".join(changes)
+        raise RunError(
+            f"{folder.path} holds a training of another recipe",
+            seen=f"differences (there → here):\n    {listing}",
+            mend="train elsewhere with --run DIR, or fine-tune this run's model with "
+            f"--run DIR --from {folder.path}",
+        )
+
+
+def _write_manifest(
+    folder: RunFolder, recipe: Recipe, preparation: Preparation, start_from: str | Path | None
+) -> None:
+    """What it takes to reproduce the run's numbers, beside the recipe."""
+    if folder.manifest_path.exists():
+        return
+    manifest = {
+        "format_version": 1,
+        "gnomon": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "cpu_threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "seed": recipe.training.seed,
+        "start_from": None if start_from is None else str(start_from),
+        "data": {
+            "train": preparation.corpora.train.fingerprint,
+            "valid": preparation.corpora.valid and preparation.corpora.valid.fingerprint,
+        },
+        "tokenizer": preparation.tokenizers.fingerprint,
+        "command": sys.argv,
+    }
+    write_atomically(folder.manifest_path, json.dumps(manifest, indent=2) + "\n")

@@ -1,0 +1,35 @@
+"""The `gnomon` command: one file per verb; each parses, calls `gnomon.api` and prints.
+
+Nothing heavy is imported before a verb runs, so that `gnomon --help` is instant.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gnomon.errors import GnomonError
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends with its message and exit code 2, no traceback."""
+    from gnomon.cli.app import app
+
+    try:
+        app(prog_name="gnomon")
+    except GnomonError as error:
+        from gnomon.cli.console import console
+
+        console().print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output (`head`, a closed pager) left; point stdout away from the pipe
+        # so that the interpreter's own flush at exit does not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

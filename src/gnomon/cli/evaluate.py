@@ -1,0 +1,48 @@
+"""`gnomon evaluate`: scores with their signatures, stored with the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gnomon.cli import options
+from gnomon.cli.console import console, print_line
+
+
+def evaluate(
+    model: options.ModelArgument,
+    src: options.SourceOption = None,
+    ref: Annotated[
+        Path | None, typer.Option("--ref", help="Reference translations, line by line.")
+    ] = None,
+    data: options.DataOption = None,
+    beam: options.BeamOption = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="The whole report: scores, signatures and every line.")
+    ] = False,
+    batch_tokens: options.BatchOption = 4096,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+) -> None:
+    """Score a model; without files on a run's own test text, or else its validation text."""
+    from gnomon import api
+    from gnomon.cli.report import score_table
+
+    report = api.evaluate(
+        model,
+        source=src,
+        reference=ref,
+        data=data,
+        checkpoint=checkpoint,
+        device=device,
+        beam=beam,
+        batch_tokens=batch_tokens,
+    )
+    if json_:
+        print_line(report.to_json().rstrip("\n"))
+        return
+    console().print(score_table(report))
+    for score in report.scores:
+        print_line(f"{score.name}\t{score.value:.4f}\t{score.signature}")

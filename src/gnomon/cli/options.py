@@ -1,0 +1,34 @@
+"""Options and arguments that several verbs share, spelled once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RecipeArgument = Annotated[str, typer.Argument(help="A preset's name or a TOML file.")]
+ModelArgument = Annotated[
+    Path, typer.Argument(help="A run (its best checkpoint), a checkpoint or a model folder.")
+]
+CheckpointOption = Annotated[
+    str, typer.Option(help="Which checkpoint of a run: best, last or step-N.")
+]
+SourceOption = Annotated[
+    Path | None, typer.Option("--src", help="Your source text, one sentence a line.")
+]
+TargetOption = Annotated[
+    Path | None, typer.Option("--tgt", help="Its translation, line by line.")
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Instead of --src and --tgt: one file, source TAB target.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change one key: table.key=value. May be given again.", show_default=False),
+]
+BeamOption = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: the recipe's.")]
+BatchOption = Annotated[
+    int, typer.Option("--batch-tokens", help="Padded source tokens decoded at once (speed only).")
+]
+DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, … or auto.")]

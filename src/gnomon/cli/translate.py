@@ -1,0 +1,132 @@
+"""`gnomon translate`: lines in, exactly as many lines out, in the same order."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from gnomon.cli import options
+from gnomon.cli.console import console
+
+if TYPE_CHECKING:
+    from gnomon.tasks import Translation, Translator
+
+CHUNK = 1024  # lines read before they are translated; the search sorts them by length
+
+
+def translate(
+    model: options.ModelArgument,
+    input_: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Text file; default: standard input.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: standard output.")
+    ] = None,
+    beam: options.BeamOption = None,
+    nbest: Annotated[
+        int | None, typer.Option(help="Outputs a line; more than one needs --json.")
+    ] = None,
+    length_penalty: Annotated[
+        str | None, typer.Option(help="gnmt, average or none. Default: the recipe's.")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Exponent of the gnmt length penalty.")] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line: text, scores, alternatives.")
+    ] = False,
+    batch_tokens: options.BatchOption = 4096,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+) -> None:
+    """Translate standard input or a file: one line out for each line in, blank lines kept.
+
+    A line that is far from what the model was trained on is translated all the same and named on
+    standard error ("far": true with --json).
+    """
+    from gnomon import api
+    from gnomon.errors import RecipeError
+    from gnomon.text import Replacements, read_lines
+    from gnomon.text.lines import decode_lines
+
+    if (nbest or 1) > 1 and not json_:
+        raise RecipeError(
+            "plain output has one line per input line",
+            seen=f"--nbest {nbest}",
+            mend="add --json to see the alternatives",
+        )
+    translator = api.load(model, checkpoint=checkpoint, device=device)
+    settings = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "alpha": alpha}
+    interactive = input_ is None and sys.stdin.isatty()
+    if interactive:
+        console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
+    replaced = Replacements()
+    if input_ is not None:
+        lines = read_lines(input_, errors="replace", replacements=replaced)
+    else:
+        lines = decode_lines(sys.stdin.buffer, errors="replace", replacements=replaced)
+    with _destination(output) as out:
+        first = 1
+        while chunk := list(islice(lines, 1 if interactive else CHUNK)):
+            results = translator.translate(chunk, batch_tokens=batch_tokens, **settings)
+            for number, (line, result) in enumerate(zip(chunk, results, strict=True), first):
+                out.write(_format(result, json_) + b"\n")
+                _warn(number, line, result)
+            out.flush()
+            first += len(chunk)
+    if replaced:
+        console().print(
+            f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
+            f"were replaced, the first in line {replaced.first_line}",
+            style="yellow",
+        )
+
+
+def _format(result: Translation, as_json: bool) -> bytes:
+    import json
+
+    text = json.dumps(_plain(result), ensure_ascii=False) if as_json else result.text
+    return text.encode("utf-8", errors="replace")
+
+
+def _plain(result: Translation) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    plain = asdict(result)
+    plain["alternatives"] = [_plain(other) for other in result.alternatives]
+    return plain
+
+
+def _warn(number: int, line: str, result: Translation) -> None:
+    shown = line if len(line) <= 60 else line[:57] + "…"
+    if result.far:
+        console().print(
+            f"line {number} is far from what this model was trained on; "
+            f"do not trust its translation: {shown}",
+            style="yellow",
+            markup=False,
+            highlight=False,
+        )
+    if result.truncated:
+        console().print(
+            f"line {number}: the output reached its length limit and may be cut: {shown}",
+            style="yellow",
+            markup=False,
+            highlight=False,
+        )
+
+
+@contextmanager
+def _destination(output: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that appears only when all of it is written."""
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    from gnomon.files import atomic_file
+
+    with atomic_file(output) as file:
+        yield file

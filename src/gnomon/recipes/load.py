@@ -1,0 +1,182 @@
+"""From TOML and overrides to a checked `Recipe`: every error at once, each with its mend."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from gnomon.errors import RecipeError
+from gnomon.recipes.presets import preset_text
+from gnomon.recipes.recipe import SCHEMA_VERSION, Recipe, tables
+
+PATH_KEYS = (
+    *(f"{split}_{side}" for split in ("valid", "test") for side in ("source", "target", "tsv")),
+    *("source", "target", "tsv"),
+)
+
+
+class RecipeWarning(UserWarning):
+    """A key that has no effect in this recipe."""
+
+
+def load_recipe(
+    recipe: str | Path, overrides: Iterable[str] = (), changes: Mapping[str, Any] | None = None
+) -> Recipe:
+    """Read a preset (by name) or a TOML file, apply overrides, check everything, resolve paths.
+
+    Args:
+        recipe: a preset's name, or the path of a TOML file. Data paths in a file are relative to
+            the file's own folder.
+        overrides: texts `table.key=value`, the value in TOML (a bare word is taken as a string).
+        changes: dotted keys to values, applied after `overrides` (paths relative to the caller).
+
+    Raises:
+        RecipeError: naming every unknown key, wrong type and broken rule at once.
+    """
+    path = Path(recipe)
+    if path.suffix == ".toml" or path.is_file():
+        text, folder = _read(path), path.resolve().parent
+    else:
+        text, folder = preset_text(str(recipe)), Path.cwd()
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError("a recipe is valid TOML", seen=f"{recipe}: {error}") from None
+    _resolve_paths(tree.get("data"), folder)
+    given = dict(_parse_override(override) for override in overrides) | dict(changes or {})
+    for key, value in given.items():
+        _put(tree, key, value)
+    _resolve_paths(tree.get("data"), Path.cwd())
+    return recipe_from_tree(tree)
+
+
+def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
+    """Check a tree of plain values (as TOML gives it) and build the recipe.
+
+    Raises:
+        RecipeError: naming every unknown key, wrong type and broken rule at once.
+    """
+    tree = migrate(dict(tree))
+    problems = list(_unknown_keys(tree, Recipe))
+    recipe: Recipe | None = None
+    try:
+        # JSON's strict mode takes a list for a tuple and an int for a float, and nothing else.
+        recipe = _adapter().validate_json(json.dumps(tree), strict=True)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            where = ".".join(str(part) for part in detail["loc"])
+            problems.append(f"{where}: {detail['msg']}; seen: {detail['input']!r}")
+    if recipe is not None:
+        problems += broken_rules(recipe)
+    if problems or recipe is None:
+        listing = "\n".join(f"  - {problem}" for problem in problems)
+        raise RecipeError(f"the recipe has {len(problems)} problem(s):\n{listing}")
+    for message in keys_without_effect(recipe):
+        warnings.warn(message, RecipeWarning, stacklevel=2)
+    return recipe
+
+
+def broken_rules(recipe: Recipe) -> list[str]:
+    """What each table's own `problems()` finds, with the table's path in front."""
+    found = []
+    for path, table in tables(recipe):
+        if hasattr(table, "problems"):
+            found += [_with_table(path, problem) for problem in table.problems()]
+    return found
+
+
+def keys_without_effect(recipe: Recipe) -> list[str]:
+    """Keys that were changed from their default but do nothing beside the others."""
+    found = []
+    for path, table in tables(recipe):
+        if hasattr(table, "unused"):
+            found += [_with_table(path, message) for message in table.unused()]
+    return found
+
+
+def _with_table(path: str, message: str) -> str:
+    """`message` starts with a key; put the table in front where the room did not."""
+    return message if not path or message.startswith(f"{path}.") else f"{path}.{message}"
+
+
+def migrate(tree: dict[str, Any]) -> dict[str, Any]:
+    """Bring a recipe of an older schema version to the current one.
+
+    Raises:
+        RecipeError: the recipe comes from a newer gnomon.
+    """
+    version = tree.get("schema_version", SCHEMA_VERSION)
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise RecipeError(
+            f"this gnomon reads recipes up to schema version {SCHEMA_VERSION}",
+            seen=version,
+            mend="upgrade gnomon, or write the recipe for this version",
+        )
+    return tree
+
+
+@cache
+def _adapter() -> TypeAdapter[Recipe]:
+    return TypeAdapter(Recipe)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise RecipeError("the recipe file must exist", seen=path) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError("the recipe must be a readable UTF-8 file", seen=error) from None
+
+
+def _parse_override(text: str) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise RecipeError(
+            "an override has the form table.key=value",
+            seen=text,
+            mend="for example --set training.max_steps=2000",
+        )
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        branch = tree.setdefault(parent, {})
+        if not isinstance(branch, dict):
+            raise RecipeError("an override names a key inside a table", seen=dotted)
+        tree = branch
+    tree[last] = value
+
+
+def _resolve_paths(data: Any, folder: Path) -> None:
+    if isinstance(data, dict):
+        for key in PATH_KEYS:
+            if isinstance(data.get(key), str) and data[key]:
+                data[key] = str(folder / Path(data[key]).expanduser())
+
+
+def _unknown_keys(tree: Mapping[str, Any], kind: Any, path: str = "") -> Iterator[str]:
+    hints = get_type_hints(kind)
+    names = [item.name for item in fields(kind)]
+    for key, value in tree.items():
+        if key not in names:
+            close = difflib.get_close_matches(key, names, n=1)
+            table = f"[{path}]" if path else "the recipe"
+            mend = f"did you mean {close[0]}?" if close else f"keys here: {', '.join(names)}"
+            yield f"{table} has no key {key!r}; mend: {mend}"
+        elif is_dataclass(hints[key]) and isinstance(value, Mapping):
+            yield from _unknown_keys(value, hints[key], f"{path}.{key}" if path else key)

@@ -1,0 +1,71 @@
+"""The recipe: the whole typed description of a run, a tree of the rooms' own config dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
+
+from gnomon.decoding import SearchConfig
+from gnomon.evaluation import EvaluationConfig
+from gnomon.model import TransformerConfig
+from gnomon.text import DataConfig, TokenizerConfig
+from gnomon.training import ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+
+SCHEMA_VERSION = 1
+"""Raised when a key changes its meaning; `load.migrate` brings older recipes forward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What to train, on what, how, and how to judge it. Each table belongs to one room."""
+
+    schema_version: int = SCHEMA_VERSION
+    name: str = "run"  # the run goes to runs/NAME
+    description: str = ""
+    task: Literal["translation"] = "translation"
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: TransformerConfig = field(default_factory=TransformerConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    decoding: SearchConfig = field(default_factory=SearchConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+    def problems(self) -> list[str]:
+        """Rules between tables that this recipe breaks; each table answers for its own."""
+        found = []
+        if not self.name or "/" in self.name or self.name.startswith("."):
+            found.append(f"name must be a plain folder name; seen: {self.name!r}; mend: letters, - _")
+        if self.task == "translation" and self.model.family != "encoder_decoder":
+            found.append(
+                "task translation needs model.family encoder_decoder; "
+                f"seen: {self.model.family}; mend: set model.family = 'encoder_decoder'"
+            )
+        if not self.tokenizer.joint and self.model.tie == "all":
+            found.append(
+                "model.tie = 'all' shares one table between source and target, which needs one "
+                "vocabulary; seen: tokenizer.joint = false; mend: tie = 'decoder' or joint = true"
+            )
+        return found
+
+    def unused(self) -> list[str]:
+        """Keys of one table that another table leaves without effect."""
+        default = TransformerConfig()
+        sizes = ("vocab_size", "target_vocab_size")
+        return [
+            f"model.{key} has no effect: the tokenizer that is learned from the text decides it"
+            for key in sizes
+            if getattr(self.model, key) != getattr(default, key)
+        ]
+
+
+def tables(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every config dataclass inside `config`, itself first, with its dotted path."""
+    yield path, config
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if is_dataclass(value):
+            yield from tables(value, f"{path}.{item.name}" if path else item.name)

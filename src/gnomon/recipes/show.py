@@ -1,0 +1,48 @@
+"""A recipe as text: expanded TOML, the difference between two, the JSON schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import tomli_w
+from pydantic import TypeAdapter
+
+from gnomon.recipes.recipe import Recipe
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe with every key written out. Keys that are unset (None) are left out."""
+    return tomli_w.dumps(_without_none(asdict(recipe)))
+
+
+def difference(old: Recipe, new: Recipe) -> list[str]:
+    """One line `table.key: old → new` for each key in which two recipes differ."""
+    before, after = _flat(asdict(old)), _flat(asdict(new))
+    return [
+        f"{key}: {before.get(key)!r} → {after.get(key)!r}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a recipe, for editors that complete and check TOML."""
+    return TypeAdapter(Recipe).json_schema()
+
+
+def _without_none(tree: Any) -> Any:
+    if isinstance(tree, Mapping):
+        return {key: _without_none(value) for key, value in tree.items() if value is not None}
+    return list(tree) if isinstance(tree, tuple) else tree
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,22 @@
+"""What a model is trained for: binds text, model, search and scores. So far: translation.
+
+Knows nothing of optimizers, recipes or the command line.
+"""
+
+from gnomon.tasks.evaluation import evaluate_translator
+from gnomon.tasks.folder import load_translator, load_weights, save_translator
+from gnomon.tasks.preparation import Preparation, prepare_translation
+from gnomon.tasks.translation import TranslationTask
+from gnomon.tasks.translator import Translation, Translator
+
+__all__ = [
+    "Preparation",
+    "Translation",
+    "TranslationTask",
+    "Translator",
+    "evaluate_translator",
+    "load_translator",
+    "load_weights",
+    "prepare_translation",
+    "save_translator",
+]

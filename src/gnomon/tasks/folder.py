@@ -1,0 +1,91 @@
+"""A translator as a folder that ships: config, weights, tokenizer, text profile, card."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from gnomon.decoding import SearchConfig
+from gnomon.errors import ModelError
+from gnomon.model import Transformer, count_parameters, load_model, save_model
+from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE, read_weights
+from gnomon.tasks.translator import Translator
+from gnomon.text import Familiarity, TokenizerPair
+
+TASK = "translation"
+CARD_FILE = "README.md"
+
+
+def save_translator(translator: Translator, folder: Path) -> None:
+    """Write a model folder; give one from `gnomon.files.atomic_folder` where others may look."""
+    save_model(translator.model, folder)
+    config = _read_json(folder / CONFIG_FILE)
+    config |= {"task": TASK, "search": asdict(translator.search)}
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
+    translator.tokenizers.save(folder)
+    if translator.familiarity is not None:
+        translator.familiarity.save(folder)
+    (folder / CARD_FILE).write_text(model_card(translator), encoding="utf-8")
+
+
+def load_translator(folder: Path, device: torch.device | str = "cpu") -> Translator:
+    """The translator that `save_translator` wrote.
+
+    Raises:
+        ModelError: not a model folder, of another task, damaged, or its parts do not fit.
+    """
+    model = load_model(folder, device)
+    config = _read_json(folder / CONFIG_FILE)
+    if config.get("task") != TASK:
+        raise ModelError(
+            f"{folder} must hold a translation model",
+            seen=config.get("task", "no task named in config.json"),
+            mend="name a run or model folder of a translation",
+        )
+    try:
+        search = TypeAdapter(SearchConfig).validate_python(config.get("search", {}))
+    except ValidationError as error:
+        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
+    tokenizers = TokenizerPair.load(folder)
+    sizes = (model.config.vocab_size, model.config.output_vocab_size())
+    found = (tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    if sizes != found:
+        raise ModelError(
+            "a model and its tokenizer must have the same vocabulary sizes",
+            seen=f"{folder}: model {sizes}, tokenizer {found} (source, target)",
+            mend="keep the files of one model together",
+        )
+    return Translator(model, tokenizers, search, familiarity=Familiarity.load(folder))
+
+
+def load_weights(model: Transformer, folder: Path) -> None:
+    """Put the weights of a model folder into `model`, in place, bit for bit."""
+    model.load_state_dict(read_weights(folder / WEIGHTS_FILE, "cpu"))
+
+
+def model_card(translator: Translator) -> str:
+    """What a person who finds the folder needs to know; scores are added by `gnomon evaluate`."""
+    config = translator.model.config
+    return (
+        "# A translation model trained with gnomon\n\n"
+        f"- {count_parameters(translator.model):,} parameters: "
+        f"{config.num_encoder_layers}+{config.num_decoder_layers} layers, "
+        f"{config.d_model} wide, {config.attention.num_heads} heads\n"
+        f"- vocabulary: {translator.tokenizers.target.vocab_size:,} "
+        f"{'joint' if translator.tokenizers.joint else 'target'} subwords\n\n"
+        "Use it: `gnomon translate FOLDER < input.txt > output.txt`, or in Python "
+        "`gnomon.load('FOLDER').translate([\"…\"])`.\n\n"
+        "Limits: it knows only what its training text taught it; lines far from that text are "
+        "named when they are translated.\n"
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return value

@@ -1,0 +1,100 @@
+"""Translation as a training task: batches, teacher-forced logits, validation, the model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnomon.decoding import SearchConfig
+from gnomon.evaluation import EvaluationConfig, translation_scores
+from gnomon.model import Transformer
+from gnomon.tasks.folder import load_weights, save_translator
+from gnomon.tasks.likelihood import predict, summed_nll
+from gnomon.tasks.preparation import Preparation
+from gnomon.tasks.translator import Translator
+from gnomon.text import Batch, BatchPlan, Tokenizer, collate
+
+
+class TranslationTask:
+    """Trains an encoder-decoder on prepared parallel text (see `training.task.Task`).
+
+    Args:
+        model: the network, with its first weights.
+        preparation: corpora, tokenizers and token stores.
+        tokens_per_batch: padded source + target tokens of a micro-batch.
+        seed: decides the order of the batches.
+        search: how validation and the saved model translate.
+        evaluation: what validation measures.
+    """
+
+    pad_id = Tokenizer.pad_id
+
+    def __init__(
+        self,
+        model: Transformer,
+        preparation: Preparation,
+        *,
+        tokens_per_batch: int,
+        seed: int,
+        search: SearchConfig,
+        evaluation: EvaluationConfig,
+    ) -> None:
+        self.model = model
+        self.preparation = preparation
+        self.evaluation = evaluation
+        self.store = preparation.train
+        self.plan = BatchPlan(
+            self.store.source_lengths, self.store.target_lengths, tokens_per_batch, seed
+        )
+        self.translator = Translator(
+            model, preparation.tokenizers, search, familiarity=preparation.familiarity
+        )
+
+    def epoch(self, number: int) -> Sequence[NDArray[np.int64]]:
+        """The epoch's batches, as example indices."""
+        return self.plan.epoch(number)
+
+    def collate(self, spec: NDArray[np.int64]) -> Batch:
+        """The examples of one batch as padded tensors."""
+        return collate(self.store, spec)
+
+    def target(self, batch: Batch) -> Tensor:
+        """[B, T+1]: BOS, tokens, EOS, padding."""
+        return batch.target
+
+    def predict(self, batch: Batch, inputs: Tensor, keep: Tensor) -> Tensor:
+        """Teacher-forced logits [M, V] at the kept positions."""
+        return predict(self.model, batch.source, inputs, keep)
+
+    def describe(self, batch: Batch) -> str:
+        """The files and line numbers of a batch."""
+        names = " and ".join(str(path) for path in self.preparation.corpora.train.files)
+        return f"{names}, lines {', '.join(map(str, sorted(batch.line_numbers)))}"
+
+    def validate(self, step: int) -> dict[str, float]:
+        """Loss over the validation set; scores of its first lines, by the path users take."""
+        corpus = self.preparation.corpora.valid
+        assert corpus is not None, "whoever asks for validation has validation pairs"
+        sources, references = list(corpus.sources), list(corpus.targets)
+        budget = self.plan.tokens_per_batch
+        nll, num_tokens = summed_nll(self.translator, sources, references, budget)
+        metrics = {"nll": nll / max(1, num_tokens)}
+        if count := min(self.evaluation.validation_lines, len(sources)):
+            found = self.translator.translate(sources[:count], batch_tokens=budget)
+            hypotheses = [translation.text for translation in found]
+            scores = translation_scores(hypotheses, references[:count], self.evaluation)
+            metrics |= {score.name: score.value for score in scores}
+        return metrics
+
+    def save(self, folder: Path) -> None:
+        """Write a model folder that `gnomon.load` reads."""
+        save_translator(self.translator, folder)
+
+    def load(self, folder: Path) -> None:
+        """Take back the weights that `save` wrote."""
+        load_weights(self.model, folder)

@@ -1,0 +1,126 @@
+"""Quick checks of a task before training spends hours on it: faults that would stay silent.
+
+They run on one real batch in evaluation mode and leave weights, gradients and generators as they
+were. A failed check means that the model or data is wrong, not that training will be slow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnomon.training.objective import Objective, ObjectiveConfig
+from gnomon.training.task import Batch, Task
+
+_NOISE = 1e-4  # relative; the same sum in another order differs by less, a leak by far more
+
+
+@dataclass(frozen=True)
+class SanityCheck:
+    """What was checked, whether it holds, and the numbers that say so."""
+
+    title: str
+    passed: bool
+    evidence: str
+
+
+def check_sanity(task: Task[Batch]) -> list[SanityCheck]:
+    """Run every check on the first batch of the first epoch."""
+    model, was_training = task.model, task.model.training
+    device = next(model.parameters()).device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        model.eval()
+        try:
+            return list(_checks(task, device))
+        finally:
+            model.zero_grad(set_to_none=True)
+            model.train(was_training)
+
+
+def _checks(task: Task[Batch], device: torch.device) -> Iterator[SanityCheck]:
+    spec = task.epoch(0)[-1]
+    batch = task.collate(spec).to(device)
+    target = task.target(batch)
+    inputs, keep = target[:, :-1], target[:, 1:] != task.pad_id
+    with torch.no_grad():
+        logits = task.predict(batch, inputs, keep)
+        yield _ids_fit(target, logits)
+        yield _no_look_ahead(task, batch, inputs, keep, logits)
+        alone = task.collate(spec[:1]).to(device)
+        yield _padding_is_inert(task, alone, int(keep[0].sum()), logits)
+    yield from _loss_and_gradients(task, batch, target, logits.size(-1))
+
+
+def _ids_fit(target: Tensor, logits: Tensor) -> SanityCheck:
+    largest, size = int(target.max()), logits.size(-1)
+    return SanityCheck(
+        "every id is inside the vocabulary", largest < size, f"largest id {largest} of {size}"
+    )
+
+
+def _no_look_ahead(
+    task: Task[Batch], batch: Batch, inputs: Tensor, keep: Tensor, logits: Tensor
+) -> SanityCheck:
+    cut = inputs.size(1) // 2
+    changed = inputs.clone()
+    changed[:, cut:] = torch.where(keep[:, cut:], inputs[:, cut:].roll(1, 0), inputs[:, cut:])
+    before = (torch.arange(inputs.size(1), device=inputs.device) < cut).expand_as(keep)[keep]
+    difference = _relative(task.predict(batch, changed, keep)[before], logits[before])
+    return SanityCheck(
+        "no position sees the future",
+        difference < _NOISE,
+        f"other tokens from position {cut} on move earlier logits by {difference:.1e}",
+    )
+
+
+def _padding_is_inert(
+    task: Task[Batch], alone: Batch, num_tokens: int, logits: Tensor
+) -> SanityCheck:
+    target = task.target(alone)
+    keep = target[:, 1:] != task.pad_id
+    difference = _relative(task.predict(alone, target[:, :-1], keep), logits[:num_tokens])
+    return SanityCheck(
+        "padding and neighbours have no influence",
+        difference < _NOISE,
+        f"alone against in its batch: logits differ by {difference:.1e}",
+    )
+
+
+def _loss_and_gradients(
+    task: Task[Batch], batch: Batch, target: Tensor, vocab_size: int
+) -> Iterator[SanityCheck]:
+    objective = Objective(ObjectiveConfig(label_smoothing=0.0), pad_id=task.pad_id)
+    sums = objective(target, lambda inputs, keep: task.predict(batch, inputs, keep))
+    loss, expected = float(sums.nll) / sums.num_tokens, math.log(vocab_size)
+    yield SanityCheck(
+        "the untrained loss is that of guessing",
+        abs(loss - expected) < 0.15 * expected,
+        f"{loss:.2f} nats a token, ln V = {expected:.2f}",
+    )
+    sums.loss.backward()
+    gradients = {name: p.grad for name, p in task.model.named_parameters() if p.requires_grad}
+    dead = [
+        name
+        for name, gradient in gradients.items()
+        if gradient is None
+        or not bool(
+            gradient.coalesce().values().isfinite().all()
+            if gradient.is_sparse
+            else gradient.isfinite().all()
+        )
+    ]
+    yield SanityCheck(
+        "every parameter gets a finite gradient",
+        not dead,
+        f"{len(gradients)} parameters" if not dead else f"not so: {', '.join(dead[:3])}",
+    )
+
+
+def _relative(a: Tensor, b: Tensor) -> float:
+    if b.numel() == 0:
+        return 0.0
+    return float((a - b).abs().max() / b.abs().max().clamp_min(1e-30))
