@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gnomon.text.store import TokenStore
 from gnomon.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+if TYPE_CHECKING:
+    import torch  # takes a second to import, and only `collate` needs it
 
 _STRIP_WIDTH = 2  # tokens of source length that are taken as alike
 _FRACTIONS = 1 << 16  # steps in which a length is raised by a random part of a token
@@ -149,6 +152,8 @@ class Batch:
 
 def collate(store: TokenStore, indices: NDArray[np.int64] | Sequence[int]) -> Batch:
     """Return the examples at `indices` as one padded batch, rows in the order given."""
+    import torch
+
     rows = np.asarray(indices, np.int64)
     source_lengths = store.source_lengths[rows]
     target_lengths = store.target_lengths[rows]

@@ -127,7 +127,7 @@ class StoreWriter:
         if self.on_too_long == "error":
             raise DataError(
                 f"no side of a pair may have more than {self.max_length} tokens",
-                seen=f"{corpus.files[0]}, line {pair.line}: {source} source, {target} target tokens",
+                seen=f"{corpus.files[0]}, line {pair.line}: {source} and {target} tokens",
                 mend='raise data.max_length, or set data.on_too_long = "drop"',
             )
         self.report.omit(f"more than {self.max_length} tokens", pair.line)

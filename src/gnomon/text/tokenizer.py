@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +32,8 @@ BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 MAX_PIECE_LENGTH = 16  # characters; longer pieces are whole phrases learned by heart
 
 _GAP = "\n"  # in no line, so in no piece
+_MARK = "\x01"  # likewise: ends a word that stands alone, see `_with_whole_words`
+_DROPPED = (_GAP, _MARK)
 _RESERVED = r"<(?=(?:pad|unk|s|/s|0x[0-9A-F]{2})>)"
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
 
@@ -210,10 +212,11 @@ def _normalizer(config: TokenizerConfig) -> Any:
     return normalizers.Sequence(steps)
 
 
-def _pre_tokenizer(config: TokenizerConfig) -> Any:
+def _pre_tokenizer(config: TokenizerConfig, *first: str) -> Any:
     """Cut text where no piece may reach across: between words, scripts, numbers, punctuation."""
     pattern = "|".join(
         (
+            *first,
             _RESERVED,
             rf"[{_UNSPACED}]+",
             rf" ?(?:(?![{_UNSPACED}])[\p{{L}}\p{{M}}])+",
@@ -234,7 +237,7 @@ def _alphabet(counts: Counter[str], config: TokenizerConfig) -> set[str]:
     limit = max(1, room // 2) if config.byte_fallback else room
     frequent = [item for item in counts.items() if item[1] >= config.min_frequency]
     frequent.sort(key=lambda item: (-item[1], item[0]))
-    return {character for character, _ in frequent[:limit]}
+    return {character for character, _ in frequent[:limit]} - {*_DROPPED}
 
 
 def _learn_bpe(text: Iterable[str], alphabet: list[str], config: TokenizerConfig) -> dict[str, Any]:
@@ -267,16 +270,16 @@ def _learn_unigram(
     text: Iterable[str], alphabet: list[str], config: TokenizerConfig
 ) -> dict[str, Any]:
     scratch = tokenizers.Tokenizer(models.Unigram())
-    scratch.pre_tokenizer = _pre_tokenizer(config)
+    scratch.pre_tokenizer = _pre_tokenizer(config, rf"\A[^{_MARK}]+{_MARK}\z")
     trainer = trainers.UnigramTrainer(
-        vocab_size=config.vocab_size - config.num_reserved,
+        vocab_size=config.vocab_size - config.num_reserved + len(_DROPPED),
         initial_alphabet=alphabet,
         max_piece_length=MAX_PIECE_LENGTH,
         unk_token=None,
         show_progress=False,
     )
     try:
-        scratch.train_from_iterator(text, trainer)
+        scratch.train_from_iterator(_with_whole_words(text, config), trainer)
     except Exception as error:  # the Rust side raises bare Exception
         raise DataError(
             "a unigram vocabulary needs more text, or room for all its characters",
@@ -284,7 +287,7 @@ def _learn_unigram(
             mend='give more text, raise tokenizer.vocab_size, or set tokenizer.kind = "bpe"',
         ) from error
     learned = json.loads(scratch.to_str())["model"]["vocab"]
-    pieces = _in_fixed_order([(piece, score) for piece, score in learned if piece != _GAP])
+    pieces = _in_fixed_order([(piece, score) for piece, score in learned if piece not in _DROPPED])
     vocab = [(name, 0.0) for name in _reserved(config)] + pieces
     assert len(dict(vocab)) == len(vocab), "a learned piece spells a reserved name"
     return {
@@ -293,6 +296,24 @@ def _learn_unigram(
         "byte_fallback": config.byte_fallback,
         "vocab": vocab,
     }
+
+
+def _with_whole_words(text: Iterable[str], config: TokenizerConfig) -> Iterator[str]:
+    """Give the text, then each repeated word of it once more with a mark at its end.
+
+    The trainer takes as candidates only what is followed by two different things, and it looks
+    at each distinct word once. A word that is part of no other word would never be one piece
+    (on Multi30k that costs 18 % more tokens).
+    """
+    words = _pre_tokenizer(config)
+    counts: Counter[str] = Counter()
+    for line in text:
+        counts.update(word for word, _ in words.pre_tokenize_str(line))
+        yield line
+    for word, count in counts.items():
+        if count > 1:
+            yield word + _MARK
+    yield "".join(_DROPPED)  # so that both always take a place in the vocabulary, to be dropped
 
 
 def _in_fixed_order(learned: list[tuple[str, float]]) -> list[tuple[str, float]]:
