@@ -1,0 +1,238 @@
+"""Training speed of gnomon, JoeyNMT and eole on the same text, in target tokens per second.
+
+Each measurement is a fresh process running the toolkit's own training command; the first updates
+are not timed. The toolkits take turns, so that a busy moment of the machine hits all of them.
+See README.md beside this file for what is equal, what is not, and how tokens are counted.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from gnomon.text import Tokenizer, TokenizerConfig
+from peers.corpus import (
+    Corpus,
+    CorpusError,
+    read_pairs,
+    synthetic_pairs,
+    write_lines,
+    write_subwords,
+    write_vocabulary,
+)
+from peers.environment import InstallationError
+from peers.eole import Eole
+from peers.gnomon import Gnomon
+from peers.joeynmt import JoeyNMT
+from peers.setting import REPORT_EVERY, Setting
+from peers.window import Line, Report, TrainingError, Window, run_and_watch, timed_window
+
+
+class Toolkit(Protocol):
+    """What the comparison asks of each toolkit."""
+
+    name: str
+
+    def install(self, environments: Path) -> None:
+        """Make sure its command can be run."""
+
+    def prepare(self, corpus: Corpus, setting: Setting, folder: Path) -> list[str]:
+        """Write its configuration into `folder`; the command that trains."""
+
+    def reports(self, lines: list[Line], folder: Path) -> list[Report]:
+        """The progress that a finished training reported."""
+
+
+def main() -> int:
+    options = parse_arguments()
+    try:
+        result = compare(options)
+    except (CorpusError, InstallationError, TrainingError) as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 2
+    print(table(result))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def compare(options: argparse.Namespace) -> dict:
+    """Install, measure in turns, sum up."""
+    setting = Setting(
+        warmup_updates=options.warmup_updates,
+        timed_updates=options.timed_updates,
+        num_threads=options.threads,
+    )
+    toolkits = chosen_toolkits(options.only)
+    corpus, setting = write_corpus(options.data, options.work / "corpus", setting)
+    for toolkit in toolkits:
+        toolkit.install(options.work / "environments")
+    windows: dict[str, list[Window]] = {toolkit.name: [] for toolkit in toolkits}
+    for number in range(1, options.rounds + 1):
+        for toolkit in toolkits:
+            folder = options.work / "runs" / toolkit.name.replace(" ", "-")
+            window = measure(toolkit, corpus, setting, folder)
+            windows[toolkit.name].append(window)
+            print(
+                f"round {number}/{options.rounds}  {toolkit.name:<18}"
+                f"{window.tokens_per_second:>8,.0f} target tokens/s",
+                file=sys.stderr,
+            )
+    return summary(windows, setting, options.data)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with train.en[.gz] and train.de[.gz], for example Multi30k's raw files "
+        "(default: made-up text with Multi30k's lengths)",
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="turns of every toolkit (default 5)")
+    parser.add_argument("--warmup-updates", type=int, default=10, help="not timed (default 10)")
+    parser.add_argument("--timed-updates", type=int, default=40, help="per turn (default 40)")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all cores)"
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="leave the other toolkits out: gnomon joey eole"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path(__file__).resolve().parent.parent / ".bench",
+        help="folder for environments, text and logs (default: .bench beside benchmarks/)",
+    )
+    options = parser.parse_args()
+    for name in ("warmup_updates", "timed_updates"):
+        if getattr(options, name) < 1 or getattr(options, name) % REPORT_EVERY:
+            parser.error(f"--{name.replace('_', '-')} must be a multiple of {REPORT_EVERY}")
+    if options.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    options.work = options.work.resolve()
+    return options
+
+
+def chosen_toolkits(only: list[str] | None) -> list[Toolkit]:
+    """Everybody in fp32; where bf16 pays on this machine, those that have it in bf16 too."""
+    toolkits: list[Toolkit] = [Gnomon("fp32"), JoeyNMT(), Eole("fp32")]
+    if bf16_is_faster():
+        toolkits += [Gnomon("bf16"), Eole("bf16")]
+    if only is None:
+        return toolkits
+    chosen = [
+        toolkit
+        for toolkit in toolkits
+        if any(toolkit.name.lower().startswith(name.lower()) for name in only)
+    ]
+    if not chosen:
+        names = ", ".join(toolkit.name for toolkit in toolkits)
+        raise SystemExit(f"error: --only matches none of: {names}")
+    return chosen
+
+
+def bf16_is_faster() -> bool:
+    """Whether a matmul is: a CPU that emulates bf16 would need hours for a training in it."""
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        matrix = torch.ones(256, 256, dtype=dtype)
+        matrix @ matrix  # the first one prepares
+        started = time.perf_counter()
+        for _ in range(10):
+            matrix @ matrix
+        seconds[dtype] = time.perf_counter() - started
+    return seconds[torch.bfloat16] < seconds[torch.float32]
+
+
+def write_corpus(data: Path | None, folder: Path, setting: Setting) -> tuple[Corpus, Setting]:
+    """Write the text and its subwords; the setting with the vocabulary's real size."""
+    sources, targets = read_pairs(data) if data else synthetic_pairs()
+    tokenizer = Tokenizer.train(
+        sources + targets, TokenizerConfig(kind="bpe", vocab_size=setting.vocab_size)
+    )
+    write_lines(folder / "text.source", sources)
+    write_lines(folder / "text.target", targets)
+    write_subwords(folder, tokenizer.encode(sources), tokenizer.encode(targets))
+    write_vocabulary(folder / "vocabulary.txt", tokenizer.vocab_size)
+    setting = Setting(**(asdict(setting) | {"vocab_size": tokenizer.vocab_size}))
+    return Corpus(folder, len(sources)), setting
+
+
+def measure(toolkit: Toolkit, corpus: Corpus, setting: Setting, folder: Path) -> Window:
+    """One training in a fresh process; its configuration and log stay in `folder`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    command = toolkit.prepare(corpus, setting, folder)
+    try:
+        lines = run_and_watch(command, folder, setting.num_threads)
+        reports = toolkit.reports(lines, folder)
+        return timed_window(reports, setting.warmup_updates, setting.num_updates)
+    except TrainingError as failure:
+        raise TrainingError(f"{toolkit.name} ({folder / 'log.txt'}): {failure}") from None
+
+
+def summary(windows: dict[str, list[Window]], setting: Setting, data: Path | None) -> dict:
+    """Medians over the rounds, with everything needed to judge them."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": {"processor": _processor(), "threads": setting.num_threads},
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "text": str(data) if data else "synthetic",
+        "setting": asdict(setting),
+        "toolkits": {
+            name: {
+                "tokens_per_second": statistics.median(w.tokens_per_second for w in runs),
+                "all_rounds": [round(w.tokens_per_second, 1) for w in runs],
+                "target_tokens_per_update": statistics.median(w.tokens_per_update for w in runs),
+            }
+            for name, runs in windows.items()
+        },
+    }
+
+
+def _processor() -> str:
+    """The CPU's name where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def table(result: dict) -> str:
+    """Figures for a person, as Markdown; ratios against the fastest peer in fp32."""
+    speeds = {name: row["tokens_per_second"] for name, row in result["toolkits"].items()}
+    peers = {n: s for n, s in speeds.items() if not n.startswith("gnomon") and n.endswith("fp32")}
+    fastest = max(peers, key=peers.__getitem__) if peers else next(iter(speeds))
+    lines = [
+        f"| | target tokens/s | spread | target tokens per update | ratio to {fastest} |",
+        "|---|---|---|---|---|",
+    ]
+    for name, row in result["toolkits"].items():
+        rounds = row["all_rounds"]
+        lines.append(
+            f"| {name} | {speeds[name]:,.0f} | {min(rounds):,.0f} to {max(rounds):,.0f} "
+            f"| {row['target_tokens_per_update']:,.0f} | {speeds[name] / speeds[fastest]:.2f} |"
+        )
+    machine, versions = result["machine"], result["versions"]
+    lines.append(
+        f"\nMedian of {len(rounds)} rounds; {machine['processor']}, {machine['threads']} threads, "
+        f"torch {versions['torch']}; text: {result['text']}; {result['date']}."
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
