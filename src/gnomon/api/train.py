@@ -72,7 +72,7 @@ def read_recipe(
 
 
 def prepare(recipe: Recipe, *, run: str | Path | None = None, say: Say = print) -> Preparation:
-    """Clean the text, train the tokenizer and encode the corpus as `train` would, and stop there."""
+    """Clean the text, train the tokenizer and encode the corpus as `train` would."""
     return _prepare(recipe, run_path(recipe, run), None, say)
 
 
@@ -165,14 +165,10 @@ _DATA_FILES = (
 )
 
 
-def _prepare(
-    recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: Say
-) -> Preparation:
+def _prepare(recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: Say) -> Preparation:
     # Beside the runs, so that runs on the same text share their token stores.
     cache = run.resolve().parent / ".prepared"
-    return prepare_translation(
-        recipe.data, recipe.tokenizer, cache, tokenizers=tokenizers, say=say
-    )
+    return prepare_translation(recipe.data, recipe.tokenizer, cache, tokenizers=tokenizers, say=say)
 
 
 def _claim(folder: RunFolder, recipe: Recipe) -> None:

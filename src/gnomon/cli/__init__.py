@@ -12,7 +12,7 @@ from gnomon.errors import GnomonError
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends with its message and exit code 2, no traceback."""
+    """Run the command line; a user's mistake ends with its message, never a traceback."""
     from gnomon.cli.app import app
 
     try:

@@ -17,17 +17,20 @@ CheckpointOption = Annotated[
 SourceOption = Annotated[
     Path | None, typer.Option("--src", help="Your source text, one sentence a line.")
 ]
-TargetOption = Annotated[
-    Path | None, typer.Option("--tgt", help="Its translation, line by line.")
-]
+TargetOption = Annotated[Path | None, typer.Option("--tgt", help="Its translation, line by line.")]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Instead of --src and --tgt: one file, source TAB target.")
+    Path | None,
+    typer.Option("--data", help="Instead of --src and --tgt: one file, source TAB target."),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change one key: table.key=value. May be given again.", show_default=False),
+    typer.Option(
+        "--set", help="Change one key: table.key=value. May be given again.", show_default=False
+    ),
 ]
-BeamOption = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: the recipe's.")]
+BeamOption = Annotated[
+    int | None, typer.Option(help="Beam size; 1 is greedy. Default: the recipe's.")
+]
 BatchOption = Annotated[
     int, typer.Option("--batch-tokens", help="Padded source tokens decoded at once (speed only).")
 ]

@@ -21,7 +21,7 @@ def prepare(
         Path | None, typer.Option("--run", help="The run this is for (default: runs/NAME).")
     ] = None,
 ) -> None:
-    """Clean the text, train the tokenizer, build the token store; print what was left out and why."""
+    """Clean the text, train the tokenizer, encode the corpus; print what was left out and why."""
     from gnomon import api
 
     loaded = api.read_recipe(recipe, source=src, target=tgt, data=data, overrides=set_ or [])

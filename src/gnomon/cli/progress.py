@@ -52,7 +52,9 @@ class TrainingProgress(Listener):
         verb = f"continuing after step {record.step}" if record.step else "starting"
         self.console.print(f"{verb}, up to step {record.total_steps}; {record.precision}")
         self.console.print(record.parameter_groups, style="dim", highlight=False)
-        self._task = self._bar.add_task("", total=record.total_steps, completed=record.step, figures="")
+        self._task = self._bar.add_task(
+            "", total=record.total_steps, completed=record.step, figures=""
+        )
         if self.console.is_terminal:
             self._bar.start()
 

@@ -19,7 +19,9 @@ FAR_EXAMPLE = "The weather turned before anyone had noticed."
 
 
 def quickstart(
-    to: Annotated[str, typer.Option(help="Language to translate into: de, fr, es, zh, ja, ru …")] = "de",
+    to: Annotated[
+        str, typer.Option(help="Language to translate into: de, fr, es, zh, ja, ru …")
+    ] = "de",
     run: Annotated[
         Path | None, typer.Option(help="The folder to write; default runs/quickstart.")
     ] = None,

@@ -22,7 +22,9 @@ def train(
     ] = None,
     from_: Annotated[
         Path | None,
-        typer.Option("--from", help="Fine-tune this model: its weights and tokenizer, a new schedule."),
+        typer.Option(
+            "--from", help="Fine-tune this model: its weights and tokenizer, a new schedule."
+        ),
     ] = None,
 ) -> None:
     """Train a recipe. The same command again continues a run that was stopped, bit for bit."""

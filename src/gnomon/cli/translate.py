@@ -15,7 +15,7 @@ from gnomon.cli import options
 from gnomon.cli.console import console
 
 if TYPE_CHECKING:
-    from gnomon.tasks import Translation, Translator
+    from gnomon.tasks import Translation
 
 CHUNK = 1024  # lines read before they are translated; the search sorts them by length
 
@@ -35,7 +35,9 @@ def translate(
     length_penalty: Annotated[
         str | None, typer.Option(help="gnmt, average or none. Default: the recipe's.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Exponent of the gnmt length penalty.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Exponent of the gnmt length penalty.")
+    ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: text, scores, alternatives.")
     ] = False,
@@ -51,7 +53,6 @@ def translate(
     from gnomon import api
     from gnomon.errors import RecipeError
     from gnomon.text import Replacements, read_lines
-    from gnomon.text.lines import decode_lines
 
     if (nbest or 1) > 1 and not json_:
         raise RecipeError(
@@ -65,10 +66,7 @@ def translate(
     if interactive:
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
     replaced = Replacements()
-    if input_ is not None:
-        lines = read_lines(input_, errors="replace", replacements=replaced)
-    else:
-        lines = decode_lines(sys.stdin.buffer, errors="replace", replacements=replaced)
+    lines = read_lines(input_ or sys.stdin.buffer, errors="replace", replacements=replaced)
     with _destination(output) as out:
         first = 1
         while chunk := list(islice(lines, 1 if interactive else CHUNK)):

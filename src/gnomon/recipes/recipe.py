@@ -38,7 +38,9 @@ class Recipe:
         """Rules between tables that this recipe breaks; each table answers for its own."""
         found = []
         if not self.name or "/" in self.name or self.name.startswith("."):
-            found.append(f"name must be a plain folder name; seen: {self.name!r}; mend: letters, - _")
+            found.append(
+                f"name must be a plain folder name; seen: {self.name!r}; mend: letters, - _"
+            )
         if self.task == "translation" and self.model.family != "encoder_decoder":
             found.append(
                 "task translation needs model.family encoder_decoder; "

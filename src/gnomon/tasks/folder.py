@@ -61,7 +61,7 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
             seen=f"{folder}: model {sizes}, tokenizer {found} (source, target)",
             mend="keep the files of one model together",
         )
-    return Translator(model, tokenizers, search, familiarity=Familiarity.load(folder))
+    return Translator(model, tokenizers, search, familiarity=Familiarity.load_if_there(folder))
 
 
 def load_weights(model: Transformer, folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -55,7 +55,8 @@ def prepare_translation(
         DataError: a file cannot be used; see `gnomon.text`.
     """
     corpora = open_corpora(data)
-    say(f"{len(corpora.train):,} training pairs" + _held_out(corpora))
+    for sentence in _about_corpora(corpora):
+        say(sentence)
     if tokenizers is None:
         tokenizers = _tokenizers(corpora.train, tokenizer, cache, say)
     train = TokenStore.build(
@@ -65,7 +66,8 @@ def prepare_translation(
         max_length=data.max_length,
         on_too_long=data.on_too_long,
     )
-    say(f"{train.report.num_target_tokens:,} target tokens in {len(train):,} pairs")
+    for sentence in _about_store(train):
+        say(sentence)
     if familiarity is None:
         familiarity = Familiarity.learn(
             corpora.train.sources, None if corpora.valid is None else corpora.valid.sources
@@ -73,10 +75,41 @@ def prepare_translation(
     return Preparation(corpora, tokenizers, train, familiarity)
 
 
-def _held_out(corpora: Corpora) -> str:
+def _about_corpora(corpora: Corpora) -> Iterator[str]:
+    report = corpora.report
+    yield f"{len(corpora.train):,} training pairs from " + _names(corpora.train)
     if corpora.valid is None:
-        return ""
-    return f", {len(corpora.valid):,} for validation"
+        yield "no validation pairs: nothing will say which checkpoint is best"
+    elif report.held_out:
+        yield f"{report.held_out:,} pairs are held out for validation, by hash of the source"
+    else:
+        yield f"{len(corpora.valid):,} validation pairs from " + _names(corpora.valid)
+    for count, what in (
+        (report.train_duplicates, "training pairs occur more than once"),
+        (report.valid_in_train, "validation sources are trained on, so validation flatters"),
+        (report.test_in_train, "test sources are trained on, so the test flatters"),
+    ):
+        if count.count:
+            yield f"{count.count:,} {what}: {_lines(count.first_lines, count.count)}"
+
+
+def _about_store(store: TokenStore) -> Iterator[str]:
+    report = store.report
+    for reason, omission in report.omitted.items():
+        lines = _lines(omission.first_lines, omission.count)
+        yield f"{omission.count:,} training pairs are left out, {reason}: {lines}"
+    source, target = report.num_source_tokens, report.num_target_tokens
+    yield f"{source:,} source and {target:,} target tokens in {len(store):,} pairs"
+    if unknown := report.num_source_unknown + report.num_target_unknown:
+        yield f"{unknown:,} of them are unknown to the vocabulary (tokenizer.byte_fallback is off)"
+
+
+def _names(corpus: ParallelCorpus) -> str:
+    return " and ".join(str(path) for path in corpus.files)
+
+
+def _lines(first: Sequence[int], count: int) -> str:
+    return f"lines {', '.join(map(str, first))}{' …' if count > len(first) else ''}"
 
 
 def _tokenizers(

@@ -13,7 +13,9 @@ from gnomon.errors import RecipeError
 def preset_names() -> list[str]:
     """The names of all shipped presets, sorted."""
     folder = resources.files(__name__)
-    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+    return sorted(
+        f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")
+    )
 
 
 def preset_text(name: str) -> str:
