@@ -47,30 +47,11 @@ HOSTILE = [
     "�",
 ]
 
-WORDS = [
-    "the",
-    "a",
-    "dog",
-    "cat",
-    "house",
-    "runs",
-    "sees",
-    "big",
-    "red",
-    "我们",
-    "公园",
-    "去",
-    "学校",
-    "你好",
-    "Straße",
-    "für",
-    "über",
-]
+WORDS = ["the", "a", "dog", "cat", "house", "runs", "sees", "big", "red"]
+WORDS += ["我们", "公园", "去", "学校", "你好", "Straße", "für", "über"]
 CORPUS = [
-    f"{first} {second} {third} {number}, </s> <0x0A> ok."
-    for number, (first, second, third) in enumerate(
-        (WORDS[i % 17], WORDS[(7 * i + 3) % 17], WORDS[(5 * i + 1) % 17]) for i in range(300)
-    )
+    f"{WORDS[n % 17]} {WORDS[(7 * n + 3) % 17]} {WORDS[(5 * n + 1) % 17]} {n}, </s> <0x0A> ok."
+    for n in range(300)
 ]
 
 CONFIGS = {

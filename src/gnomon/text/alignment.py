@@ -103,6 +103,8 @@ class _Traits:
 
 def _first_step(long: _Traits, short: _Traits) -> int:
     """Return the index from which `long` has lines that `short` has not."""
+    if len(short) == 0:
+        return 0
     missing = len(long) - len(short)
     ratio = float(np.median(long.log_lengths) - np.median(short.log_lengths))
     arange = np.arange(len(short) + 1)

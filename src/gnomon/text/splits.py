@@ -56,13 +56,13 @@ def open_corpora(config: DataConfig) -> Corpora:
     if problems := config.problems():
         raise DataError("the data options must fit together", seen="; ".join(problems))
     train = _open("train", *config.files(""))
-    valid = _open("valid", *config.files("valid_"))
-    test = _open("test", *config.files("test_"))
     if train is None:
         raise DataError(
             "training text must be given, none is",
             mend="give --src and --tgt, or --data; or set data.source and data.target, or data.tsv",
         )
+    valid = _open("valid", *config.files("valid_"))
+    test = _open("test", *config.files("test_"))
     keys = _keys_of(train)
     num_held_out = 0
     if valid is None and config.holdout > 0:

@@ -45,15 +45,20 @@ class TokenStore:
         self.folder = Path(folder)
         self.origin: Origin = "reused"
         self.manifest = _read_manifest(self.folder)
-        self.report = BuildReport.of(self.manifest["report"])
-        self._source_ids = self._array("source.ids")
-        self._target_ids = self._array("target.ids")
-        self._source_offsets = self._array("source.offsets")
-        self._target_offsets = self._array("target.offsets")
-        self.line_numbers = self._array("line_numbers")
+        try:
+            self.report = BuildReport.of(self.manifest["report"])
+            self._source_ids, self._target_ids = (
+                self._array("source.ids"),
+                self._array("target.ids"),
+            )
+            self._source_offsets = self._array("source.offsets")
+            self._target_offsets = self._array("target.offsets")
+            self.line_numbers = self._array("line_numbers")
+        except (KeyError, TypeError) as error:
+            raise _damaged(self.folder, f"{MANIFEST}: {error!r}") from error
+        self._check_offsets()
         self.source_lengths = np.diff(self._source_offsets) + 1
         self.target_lengths = np.diff(self._target_offsets) + 2
-        self._check_offsets()
 
     def __len__(self) -> int:
         return len(self.line_numbers)
@@ -137,7 +142,7 @@ class TokenStore:
         return np.memmap(path, dtype, mode="r")
 
     def _check_offsets(self) -> None:
-        num_pairs = self.manifest["report"]["num_pairs"]
+        num_pairs = self.report.num_pairs
         for offsets, ids in (
             (self._source_offsets, self._source_ids),
             (self._target_offsets, self._target_ids),

@@ -1,0 +1,65 @@
+"""How much of what a batch plan feeds the model is padding.
+
+    python benchmarks/padding.py TRAIN.en TRAIN.de [--budget 4096 --budget 8192]
+
+Padding is counted over source and target as they stand in the tensors, begin and end of sentence
+included, and compared with two plans in the same run: examples batched as they come, and sorted
+by their total length.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from gnomon.text import BatchPlan, ParallelCorpus, TokenizerConfig, TokenizerPair, TokenStore
+
+
+class AsTheyCome(BatchPlan):
+    def _by_length(self, random):
+        return random.permutation(len(self.source_lengths))
+
+
+class ByTotalLength(BatchPlan):
+    def _by_length(self, random):
+        totals = self.source_lengths + self.target_lengths
+        return np.argsort(totals + random.random(len(totals)), kind="stable")
+
+
+PLANS = {"as they come": AsTheyCome, "by total length": ByTotalLength, "gnomon": BatchPlan}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--vocab-size", type=int, default=8000)
+    parser.add_argument("--budget", type=int, action="append", help="padded tokens per batch")
+    parser.add_argument("--epochs", type=int, default=3)
+    options = parser.parse_args()
+
+    corpus = ParallelCorpus("train", source=options.source, target=options.target)
+    config = TokenizerConfig(vocab_size=options.vocab_size)
+    tokenizers = TokenizerPair.train(corpus.sources, corpus.targets, config)
+    with tempfile.TemporaryDirectory() as folder:
+        store = TokenStore.build(folder, corpus, tokenizers)
+        print(f"{len(store):,} pairs, {tokenizers.source.vocab_size:,} subwords")
+        print(f"{'budget':>8}  {'plan':<16} {'batches':>8} {'padding':>8} {'plan an epoch':>14}")
+        for budget in options.budget or [4096, 8192]:
+            for name, plan_class in PLANS.items():
+                plan = plan_class(store.source_lengths, store.target_lengths, budget, seed=1)
+                start = time.perf_counter()
+                epochs = [plan.epoch(number) for number in range(1, options.epochs + 1)]
+                seconds = (time.perf_counter() - start) / len(epochs)
+                padding = np.mean([plan.padding_share(batches) for batches in epochs])
+                num_batches = np.mean([len(batches) for batches in epochs])
+                print(
+                    f"{budget:>8}  {name:<16} {num_batches:>8.0f} {padding:>8.2%} "
+                    f"{1000 * seconds:>11.1f} ms"
+                )
+
+
+if __name__ == "__main__":
+    main()
