@@ -9,19 +9,22 @@ import torch
 PAD, BOS, EOS = 0, 2, 3
 
 
-def log_probs_after(sentence, prefix, vocab_size, levels):
-    """[V] log-probabilities, pseudo-random in (sentence, prefix); few `levels` give many ties."""
+def log_probs_after(sentence, prefix, vocab_size, levels, spread=1.5):
+    """[V] log-probabilities, pseudo-random in (sentence, prefix).
+
+    Few `levels` give many ties; a large `spread` gives nearly certain tokens.
+    """
     digest = hashlib.sha256(repr((sentence, tuple(prefix))).encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-    logits = torch.randn(vocab_size, generator=generator) * 1.5
+    logits = torch.randn(vocab_size, generator=generator) * spread
     if levels:
         logits = (logits * levels).round() / levels
     return logits.log_softmax(-1)
 
 
 class TableScorer:
-    def __init__(self, sentences, vocab_size=6, levels=None):
-        self.vocab_size, self.levels = vocab_size, levels
+    def __init__(self, sentences, vocab_size=6, levels=None, spread=1.5):
+        self.vocab_size, self.levels, self.spread = vocab_size, levels, spread
         self.sentences = list(sentences)
         self.prefixes = [[()] for _ in self.sentences]
         self.device = torch.device("cpu")
@@ -48,7 +51,7 @@ class TableScorer:
         )
 
     def after(self, sentence, prefix):
-        return log_probs_after(sentence, prefix, self.vocab_size, self.levels)
+        return log_probs_after(sentence, prefix, self.vocab_size, self.levels, self.spread)
 
     def select(self, sentences, parents):
         if sentences is not None:

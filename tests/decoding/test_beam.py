@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from unittest import mock
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnomon.decoding import SearchConfig, beam_search
+from gnomon.decoding.rules import SearchRules
 from gnomon.errors import ModelError, RecipeError
 
 PENALTIES = [
@@ -87,12 +89,70 @@ class TestAgainstBruteForce:
         assert [h.score for h in found] == approx([e[0] for e in expected])
         assert len({tuple(h.tokens) for h in found}) == len(found)
 
-    def test_the_stop_rule_ends_the_search_early(self, toy):
-        """What brute force cannot show: that the search does not simply run to the limit."""
-        config = SearchConfig(beam=4, length_penalty="gnmt", alpha=0.6)
+
+class Script:
+    """Scores one sentence by a table from prefix to {token: probability}; else EOS is certain."""
+
+    device = torch.device("cpu")
+    num_sentences = 1
+
+    def __init__(self, table, eos):
+        self.table, self.eos = table, eos
+        self.prefixes = [()]
+
+    def next_log_probs(self, tokens):
+        self.prefixes = [(*p, t) for p, t in zip(self.prefixes, tokens[0].tolist(), strict=True)]
+        probabilities = torch.zeros(1, len(self.prefixes), 6)
+        for row, prefix in zip(probabilities[0], self.prefixes, strict=True):
+            for token, probability in self.table.get(prefix[1:], {self.eos: 1.0}).items():
+                row[token] = probability
+        return probabilities.log()
+
+    def select(self, sentences, parents):
+        self.prefixes = [self.prefixes[parent] for parent in parents[0].tolist()]
+
+
+class TestStopRule:
+    """Brute force on short outputs cannot tell when a search stops: these can."""
+
+    @settings(max_examples=100, deadline=None)
+    @given(seeds, configs, st.integers(2, 5), st.integers(1, 3), st.sampled_from([3.0, 8.0, 20.0]))
+    def test_stopping_never_changes_what_is_found(self, toy, sentence, config, beam, nbest, spread):
+        config = with_(config, beam=beam, nbest=min(nbest, beam))
+
+        def search():
+            scorer = toy.Scorer([sentence], spread=spread)
+            return beam_search(scorer, config, **toy.ids, max_lengths=[25])
+
+        never_stop = torch.full((1,), math.inf)
+        with mock.patch.object(SearchRules, "best_future_score", lambda *_: never_stop):
+            to_the_limit = search()
+        assert search() == to_the_limit
+
+    def test_a_long_output_can_still_win_under_a_positive_alpha(self, toy):
+        """EOS at once scores ln 0.6 / 1; three tokens later, ln 0.4 / (9/6)^2 is better."""
+        eos = toy.ids["eos_id"]
+        table = {(): {eos: 0.6, 5: 0.4}, (5,): {5: 1.0}, (5, 5): {5: 1.0}}
+        config = SearchConfig(beam=2, alpha=2.0)
+        ((found,),) = beam_search(Script(table, eos), config, **toy.ids, max_lengths=[50])
+        assert found.tokens == [5, 5, 5, eos]
+        assert found.score == approx(math.log(0.4) / (9 / 6) ** 2)
+
+    def test_the_next_token_can_still_win_under_a_negative_alpha(self, toy):
+        """At the limit nothing could win any more, but the next token still does."""
+        eos = toy.ids["eos_id"]
+        config = SearchConfig(beam=2, alpha=-2.0)
+        table = {(): {eos: 0.1, 5: 0.9}}
+        ((found,),) = beam_search(Script(table, eos), config, **toy.ids, max_lengths=[50])
+        assert found.tokens == [5, eos]
+        assert found.score == approx(math.log(0.9) * (7 / 6) ** 2)
+
+    @pytest.mark.parametrize("config", PENALTIES, ids=lambda c: f"{c.length_penalty}{c.alpha}")
+    def test_it_does_end_searches_early(self, toy, config):
+        config = with_(config, beam=3)
         scorer = toy.Scorer([0])
         beam_search(scorer, config, **toy.ids, max_lengths=[200])
-        assert scorer.num_steps < 60
+        assert scorer.num_steps < 100
 
 
 class TestBatches:
