@@ -1,0 +1,173 @@
+"""Recipes: presets, overrides, errors that all come at once, TOML that comes back the same."""
+
+import json
+import tomllib
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import RecipeError
+from gnomon.model import Transformer
+from gnomon.recipes import (
+    Recipe,
+    difference,
+    json_schema,
+    load_recipe,
+    preset_names,
+    preset_text,
+    recipe_from_tree,
+    to_toml,
+)
+from gnomon.recipes.load import RecipeWarning
+
+
+def test_there_are_presets_and_each_says_what_it_is_for() -> None:
+    assert {"tiny", "small", "vaswani-base", "vaswani-big", "quickstart"} <= set(preset_names())
+    for name in preset_names():
+        tree = tomllib.loads(preset_text(name))
+        assert tree["name"] == name
+        assert tree["description"]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_is_whole_and_without_dead_keys(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RecipeWarning)
+        recipe = load_recipe(name)
+    assert recipe.name == name
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_expanded_toml_gives_the_same_recipe(name: str, tmp_path: Path) -> None:
+    recipe = load_recipe(name)
+    (tmp_path / "again.toml").write_text(to_toml(recipe))
+    assert load_recipe(tmp_path / "again.toml") == recipe
+    assert difference(recipe, load_recipe(tmp_path / "again.toml")) == []
+
+
+def test_defaults_are_the_2017_base_model() -> None:
+    recipe = Recipe()
+    assert recipe == replace(
+        load_recipe("vaswani-base"),
+        name="run",
+        description="",
+        tokenizer=recipe.tokenizer,
+        training=recipe.training,
+        decoding=recipe.decoding,
+    )
+    model = recipe.model
+    sizes = (model.d_model, model.num_encoder_layers, model.num_decoder_layers)
+    assert sizes == (512, 6, 6)
+    assert (model.attention.num_heads, model.feedforward.size, model.dropout) == (8, 2048, 0.1)
+    assert (recipe.schedule.kind, recipe.schedule.warmup_steps) == ("noam", 4000)
+    assert (recipe.optimizer.betas, recipe.optimizer.eps) == ((0.9, 0.98), 1e-9)
+    assert recipe.objective.label_smoothing == 0.1
+
+
+@pytest.mark.parametrize(("name", "millions"), [("vaswani-base", 65), ("vaswani-big", 213)])
+def test_the_papers_parameter_counts(name: str, millions: int) -> None:
+    import torch
+
+    # Table 3 of Vaswani et al. 2017; its vocabulary is "about 37000" and its counts are rounded.
+    with torch.device("meta"):
+        model = Transformer(load_recipe(name).model)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert abs(count / 1e6 - millions) < 0.04 * millions
+
+
+def test_overrides_are_toml_values_or_bare_words() -> None:
+    recipe = load_recipe(
+        "tiny",
+        [
+            "training.max_steps=7",
+            "model.norm.placement=post",
+            "optimizer.betas=[0.8, 0.9]",
+            'name="other"',
+        ],
+    )
+    assert recipe.training.max_steps == 7
+    assert recipe.model.norm.placement == "post"
+    assert recipe.optimizer.betas == (0.8, 0.9)
+    assert recipe.name == "other"
+
+
+def test_all_errors_are_reported_at_once() -> None:
+    tree = {
+        "nam": "x",
+        "model": {"dmodel": 64, "attention": {"num_heads": "four"}},
+        "training": {"max_steps": 1.5},
+    }
+    with pytest.raises(RecipeError) as caught:
+        recipe_from_tree(tree)
+    message = str(caught.value)
+    assert "did you mean name?" in message
+    assert "did you mean d_model?" in message
+    assert "model.attention.num_heads" in message
+    assert "training.max_steps" in message
+    assert "4 problem(s)" in message
+
+
+@pytest.mark.parametrize(
+    ("overrides", "names"),
+    [
+        (["schedule.warmup_steps=-1", "decoding.beam=0"], ["schedule.warmup_steps", "beam"]),
+        (["optimizer.eps=0.0"], ["optimizer.eps"]),
+        (["objective.label_smoothing=1.0"], ["objective.label_smoothing"]),
+        (["model.attention.num_heads=7"], ["model.", "7"]),
+        (["tokenizer.joint=false"], ["model.tie"]),
+        (["model.family=decoder"], ["model.family"]),
+        (["name=a/b"], ["folder name"]),
+    ],
+)
+def test_broken_rules_are_named(overrides: list[str], names: list[str]) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("tiny", overrides)
+    for name in names:
+        assert name in str(caught.value)
+
+
+def test_keys_without_effect_warn() -> None:
+    with pytest.warns(RecipeWarning, match=r"schedule\.factor"):
+        load_recipe("tiny", ["schedule.factor=2.0"])
+    with pytest.warns(RecipeWarning, match=r"model\.vocab_size"):
+        load_recipe("tiny", ["model.vocab_size=100"])
+
+
+def test_paths_belong_to_the_files_folder_and_overrides_to_the_callers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    recipe = tmp_path / "there" / "r.toml"
+    recipe.write_text('[data]\nsource = "a.en"\ntarget = "a.de"\n')
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_recipe(recipe).data.source == str(tmp_path / "there" / "a.en")
+    changed = load_recipe(recipe, ["data.source=b.en"])
+    assert changed.data.source == str(tmp_path / "here" / "b.en")
+    assert changed.data.target == str(tmp_path / "there" / "a.de")
+
+
+def test_a_newer_schema_and_broken_toml_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="schema version"):
+        recipe_from_tree({"schema_version": 99})
+    (tmp_path / "bad.toml").write_text("name = ")
+    with pytest.raises(RecipeError, match="valid TOML"):
+        load_recipe(tmp_path / "bad.toml")
+    with pytest.raises(RecipeError, match="must exist"):
+        load_recipe(tmp_path / "absent.toml")
+    with pytest.raises(RecipeError, match="presets: "):
+        load_recipe("absent")
+
+
+def test_difference_names_only_what_differs() -> None:
+    old = load_recipe("tiny")
+    new = load_recipe("tiny", ["training.seed=2", "model.dropout=0.2"])
+    assert difference(old, new) == ["model.dropout: 0.1 → 0.2", "training.seed: 1 → 2"]
+
+
+def test_schema_knows_every_table() -> None:
+    schema = json.dumps(json_schema())
+    for key in ("label_smoothing", "num_heads", "warmup_steps", "tokens_per_batch", "holdout"):
+        assert key in schema
