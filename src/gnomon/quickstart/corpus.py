@@ -148,8 +148,9 @@ class _Meanings:
 
     def is_new(self, pair: Pair) -> bool:
         """Whether the English line is seen for the first time."""
-        meaning = self._meanings.setdefault(pair.source, pair.target)
-        if meaning is pair.target:
+        meaning = self._meanings.get(pair.source)
+        if meaning is None:
+            self._meanings[pair.source] = pair.target
             return True
         if meaning != pair.target:
             self.contradicted.add(pair.source)

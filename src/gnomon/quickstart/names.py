@@ -22,7 +22,7 @@ UNITS: tuple[str, ...] = tuple(
         "angle": "degree",
         "area": "acre hectare square-centimeter square-foot square-kilometer square-meter"
         " square-mile",
-        "consumption": "liter-per-100-kilometer mile-per-gallon",
+        "consumption": "mile-per-gallon",
         "digital": "bit byte kilobyte megabyte gigabyte terabyte",
         "duration": "day decade hour millisecond minute month second week year",
         "electric": "ampere ohm volt",

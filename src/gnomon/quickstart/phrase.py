@@ -74,13 +74,19 @@ def listed(phrases: Sequence[Phrase], style: ListStyle) -> Phrase:
 def _list_pattern(locale: str, style: ListStyle, num_items: int) -> str:
     """The pattern "{0}, {1}, and {2}" for so many items.
 
-    Babel says an item twice where CLDR has no pattern of its own for two (Arabic short units).
+    Babel's data of unit lists has holes: Spanish lacks a part, and in Arabic an item would be
+    said twice. There the parts of a quantity are listed like any other things.
     """
     slots = [f"{{{i}}}" for i in range(num_items)]
-    pattern = format_list(slots, style=style, locale=locale)
-    if any(pattern.count(slot) != 1 for slot in slots):
+    try:
+        pattern = format_list(slots, style=style, locale=locale)
+    except LookupError:
+        pattern = ""
+    if all(pattern.count(slot) == 1 for slot in slots):
+        return pattern
+    if style == "standard":
         raise Unsayable(pattern)
-    return pattern
+    return _list_pattern(locale, "standard", num_items)
 
 
 # Words before which a language changes its "and" or "or" (Spanish y → e, o → u; Hebrew joins
