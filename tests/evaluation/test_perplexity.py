@@ -35,7 +35,3 @@ def test_no_tokens_are_refused():
 def test_signature_says_how_it_was_counted():
     signature = perplexity(1.0, 1, tokenizer="abc123").signature
     assert "eos:yes" in signature and "pad:no" in signature and "tok:abc123" in signature
-
-
-def test_better_is_lower():
-    assert perplexity(1.0, 1).better_than(perplexity(2.0, 1))

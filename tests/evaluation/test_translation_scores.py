@@ -98,6 +98,7 @@ def test_auto_tokenizer_reaches_the_signature():
         ("一只狗在跑。", "zh"),
         ("犬が走っています。", "char"),
         ("カタカナ", "char"),
+        ("東京都の天気予報です", "char"),
         ("개가 달린다.", "char"),
         ("หมากำลังวิ่ง", "char"),
         ("The word 犬 means dog.", "13a"),

@@ -31,9 +31,9 @@ def beam_search(
 
     Each step takes the `beam` most probable one-token extensions of a sentence's live
     hypotheses. Those that end in EOS are complete; the rest live on. So with beam 1 the first
-    EOS ends the sentence, as in greedy search; and with a beam no smaller than the number of
-    live prefixes at any step the result is the exact optimum. Between the two nothing is
-    guaranteed: a wider beam usually finds a higher score, but need not.
+    EOS ends the sentence, as in greedy search; and with a beam that holds all extensions of
+    every step the result is the exact optimum. Between the two nothing is guaranteed: a wider
+    beam usually finds a higher score, but need not.
 
     A sentence is finished when it has `nbest` complete hypotheses and no live one can still
     beat the worst of them (see `SearchRules.best_future_score`), or at its length limit. What

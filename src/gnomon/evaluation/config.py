@@ -13,7 +13,7 @@ Tokenize = Literal["auto", "13a", "intl", "zh", "char", "none", "ja-mecab", "ko-
 class EvaluationConfig:
     """Which scores to take of translations, and on which form of the text."""
 
-    # Taken in this order. The first decides which checkpoint is best.
+    # Taken and shown in this order.
     metrics: tuple[Metric, ...] = ("bleu", "chrf", "exact_match")
     # How BLEU splits lines into words (sacreBLEU's names). "auto" decides by the target language,
     # see `bleu_tokenizer`; "ja-mecab" and "ko-mecab" need sacrebleu[ja] and sacrebleu[ko].

@@ -20,8 +20,3 @@ class Score:
     value: float
     signature: str
     higher_is_better: bool = True
-
-    def better_than(self, other: Score) -> bool:
-        """Whether this is the better of two comparable scores."""
-        assert (self.name, self.signature) == (other.name, other.signature), "not comparable"
-        return self.value > other.value if self.higher_is_better else self.value < other.value
