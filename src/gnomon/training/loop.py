@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from gnomon.errors import RecipeError, TrainingStopped
+from gnomon.training.allocator import keep_freed_memory
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.events import (
@@ -117,6 +118,8 @@ class Trainer:
     def _fit(self, interrupts: Interrupts) -> Outcome:
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self._begin()
         if self.state.finished:
             return self._outcome(self.state.finished)
