@@ -11,13 +11,13 @@ NOUNS = {"dog": "Hund", "house": "Haus", "bridge": "Brücke", "river": "Fluss", 
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
-    """500 pairs of 1 to 40 words; line 8 has no source and line 10 a blank target."""
+    """500 pairs of 1 to 40 words; line 8 has a blank source and line 10 a blank target."""
     choose = random.Random(0)
     folder = tmp_path_factory.mktemp("corpus")
     source, target = [], []
     for number in range(500):
         words = choose.choices(list(NOUNS), k=choose.randint(1, 40))
-        source.append("" if number == 7 else " ".join(words))
+        source.append(" " if number == 7 else " ".join(words))
         target.append("  " if number == 9 else " ".join(NOUNS[word] for word in words) + ".")
     for name, lines in (("s", source), ("t", target)):
         (folder / name).write_text("".join(line + "\n" for line in lines), "utf-8")

@@ -50,12 +50,17 @@ def test_the_first_of_several(tmp_path):
     assert abs(divergence(tmp_path, source, target).line - 81) <= 3
 
 
-def test_blank_lines_taken_out(tmp_path):
-    source, target = parallel(200, seed=3)
-    for place in (50, 100, 150):
-        source[place] = target[place] = ""
-    del target[100]
-    assert abs(divergence(tmp_path, source, target).line - 101) <= 2
+def test_blank_lines_alone_are_evidence(tmp_path):
+    source = ["" if number % 7 in (0, 3) else "the same line" for number in range(70)]
+    target = source[:30] + source[31:]
+    assert 29 <= divergence(tmp_path, source, target).line <= 32
+
+
+def test_without_evidence_the_end_is_named(tmp_path):
+    choose = random.Random(0)
+    for _ in range(20):
+        source, target = (["x" * choose.randint(20, 30) for _ in range(n)] for n in (12, 11))
+        assert divergence(tmp_path, source, target).line == 12
 
 
 def test_a_split_line(tmp_path):

@@ -50,6 +50,12 @@ def test_no_two_neighbouring_batches_could_be_one(sides, budget):
         assert padded_size(plan, np.append(batch, following[0])) > budget
 
 
+def test_a_batch_may_meet_the_budget_exactly():
+    plan = BatchPlan(np.full(100, 3), np.full(100, 5), 80, seed=0)
+    sizes = [len(batch) for batch in plan.epoch(1)]
+    assert sorted(sizes)[-9:] == [10] * 9
+
+
 def same(one, other):
     return len(one) == len(other) and all(map(np.array_equal, one, other))
 

@@ -85,9 +85,9 @@ def test_strict_raises_only_at_the_bad_line(tmp_path):
 def test_replace_counts_what_it_changed():
     changed = Replacements()
     assert not changed
-    data = "ok \ufffd\n".encode() + b"b\xffa\0d\xc3\n\xff\n"
+    data = "ok \ufffd\n".encode() + b"b\xffa\0d\xc3\n\xff\xef\xbf\xbd\n"
     lines = list(read_lines(io.BytesIO(data), errors="replace", replacements=changed))
-    assert lines == ["ok \ufffd", "b\ufffda d\ufffd", "\ufffd"]
+    assert lines == ["ok \ufffd", "b\ufffda d\ufffd", "\ufffd\ufffd"]
     assert changed
     assert (changed.num_invalid, changed.num_nul, changed.first_line) == (3, 1, 2)
 

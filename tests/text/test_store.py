@@ -105,7 +105,7 @@ def test_wide_ids(tmp_path):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda folder: os.truncate(folder / "source.ids", 100),
+        lambda folder: os.truncate(folder / "source.ids", 101),
         lambda folder: (folder / "target.offsets").unlink(),
         lambda folder: (folder / "manifest.json").write_text("{"),
         lambda folder: (folder / "manifest.json").write_text("[]"),

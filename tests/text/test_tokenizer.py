@@ -191,6 +191,16 @@ def test_many_characters_leave_room_for_words(kind):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_rare_characters_leave_no_trace(kind):
+    """What stands in for them while learning is no piece, and no piece reaches across it."""
+    config = TokenizerConfig(kind=kind, vocab_size=400)
+    tokenizer = Tokenizer.train([f"dog{chr(0x2600 + n)}house" for n in range(200)], config)
+    pieces = tokenizer.pieces(range(260, tokenizer.vocab_size))
+    assert not [piece for piece in pieces if set(piece) & {"\n", "\x01", "\u2600"} or "gh" in piece]
+    assert_lossless(tokenizer, ["doghouse", "dog\u2600house\n\x01"])
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_training_is_repeatable(kind, tmp_path):
     """In processes with other hash seeds and thread counts, from lists and from iterators."""
     script = (
@@ -276,6 +286,13 @@ def test_pair(tmp_path, joint):
     loaded = TokenizerPair.load(tmp_path)
     assert loaded.joint == pair.joint == joint
     assert loaded.fingerprint == pair.fingerprint
+
+
+def test_pair_learns_from_both_sides_of_one_shot_iterators():
+    config = TokenizerConfig(vocab_size=400)
+    once = TokenizerPair.train(iter(CORPUS[:150]), iter(CORPUS[150:]), config)
+    assert once.fingerprint == TokenizerPair.train(CORPUS[:150], CORPUS[150:], config).fingerprint
+    assert once.fingerprint == TokenizerPair.train([], CORPUS, config).fingerprint
 
 
 def test_pair_missing(tmp_path):

@@ -31,8 +31,8 @@ _UNSPACED = (
     "\u2e80-\u2fdf\u3005-\u30ff\u31f0-\u31ff"  # radicals, kana
     "\u3100-\u312f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # bopomofo, Han
 )
-# A run of digits, a run of letters, one character of an unspaced script, or one symbol.
-_WORDS = re.compile(rf"\d+|[{_UNSPACED}]|[^\W\d_{_UNSPACED}]+|\S")
+# A run of digits, a run of letters, or one character: of an unspaced script, or a symbol.
+_WORDS = re.compile(rf"\d+|[^\W\d_{_UNSPACED}]+|\S")
 
 _BITS_PER_UNIT = 12  # with four probes, one unseen unit in about 300 is taken for seen
 _NUM_PROBES = 4

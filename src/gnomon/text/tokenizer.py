@@ -117,8 +117,7 @@ class Tokenizer:
         if problems := config.problems():
             raise DataError("the tokenizer's options must fit together", seen="; ".join(problems))
         normalizer = _normalizer(config)
-        if iter(lines) is lines:
-            lines = list(lines)
+        lines = rereadable(lines)
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(normalizer.normalize_str(line))
@@ -198,6 +197,11 @@ class Tokenizer:
         """Return what `decode(encode(text))` gives: `text` in the vocabulary's Unicode form."""
         normal: str = self._tokenizer.normalizer.normalize_str(text)
         return normal.removeprefix(" ")
+
+
+def rereadable(lines: Iterable[str]) -> Iterable[str]:
+    """Return what can be gone through twice: the lines as they are, or a list of one-shot ones."""
+    return list(lines) if iter(lines) is lines else lines
 
 
 def _normalizer(config: TokenizerConfig) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from gnomon.errors import ModelError
-from gnomon.text.tokenizer import Tokenizer, TokenizerConfig
+from gnomon.text.tokenizer import Tokenizer, TokenizerConfig, rereadable
 
 _JOINT = "tokenizer.json"
 _SOURCE = "tokenizer.source.json"
@@ -33,7 +33,7 @@ class TokenizerPair:
             DataError: a side holds nothing to learn from.
         """
         if config.joint:
-            both = Tokenizer.train(list(chain(sources, targets)), config)
+            both = Tokenizer.train(_OneAfterOther(sources, targets), config)
             return cls(both, both)
         return cls(Tokenizer.train(sources, config), Tokenizer.train(targets, config))
 
@@ -75,3 +75,13 @@ class TokenizerPair:
                 mend="name a folder that gnomon wrote",
             )
         return cls(Tokenizer.load(folder / _SOURCE), Tokenizer.load(folder / _TARGET))
+
+
+class _OneAfterOther:
+    """The lines of both sides, to be gone through any number of times."""
+
+    def __init__(self, *sides: Iterable[str]) -> None:
+        self._sides = [rereadable(side) for side in sides]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._sides)
