@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gnomon.model.backends import attention_weights, reference, sdpa
+from gnomon.model.chunked import can_chunk, chunked
 from gnomon.model.masks import Mask
 
 Backend = Literal["reference", "sdpa"]
@@ -21,7 +22,7 @@ forced_backend: ContextVar[Backend | None] = ContextVar("forced_backend", defaul
 
 @contextmanager
 def use_backend(backend: Backend) -> Iterator[None]:
-    """Compute all attention inside the block with `backend`, whatever the policy says."""
+    """Compute all attention inside the block with `backend`, dense, whatever the policy says."""
     token = forced_backend.set(backend)
     try:
         yield
@@ -30,22 +31,20 @@ def use_backend(backend: Backend) -> Iterator[None]:
 
 
 def choose_backend(query: Tensor, mask: Mask, probability: float) -> Backend:
-    """The fastest backend for this call, as measured on CPUs and GPUs."""
+    """The faster backend for this call, as measured (docs: attention backends)."""
     forced = forced_backend.get()
     if forced is not None:
         return forced
-    if query.device.type != "cpu":
-        return "sdpa"
     training = torch.is_grad_enabled() and query.requires_grad
-    if not training:
+    if query.device.type != "cpu" or not training:
         return "sdpa"
     # On CPUs the fused kernel has no dropout and no gradient for a learned bias: PyTorch then
     # falls back to a slower composition of the same four steps.
     if probability > 0.0 or (mask.bias is not None and mask.bias.requires_grad):
         return "reference"
-    # Its backward is slower than plain matmuls at short lengths, most of all in bfloat16.
-    longest_plain = 128 if query.dtype == torch.float32 else 256
-    return "reference" if mask.num_keys <= longest_plain else "sdpa"
+    # In half precision its backward is slower than plain matmuls up to about 512 tokens.
+    short = mask.num_keys <= 512
+    return "reference" if short and query.dtype in (torch.bfloat16, torch.float16) else "sdpa"
 
 
 def attend(
@@ -70,9 +69,15 @@ def attend(
     Returns:
         `[B, H, T, K]` of the query's dtype.
     """
-    backend = choose_backend(query, mask, dropout)
-    output = BACKENDS[backend](query, key, value, mask, scale, dropout)
-    return output if mask.empty is None else output.masked_fill(mask.empty, 0.0)
+
+    def dense(query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
+        backend = BACKENDS[choose_backend(query, mask, dropout)]
+        output = backend(query, key, value, mask, scale, dropout)
+        return output if mask.empty is None else output.masked_fill(mask.empty, 0.0)
+
+    if can_chunk(mask) and forced_backend.get() is None:
+        return chunked(query, key, value, mask, dense)
+    return dense(query, key, value, mask)
 
 
 def weights(query: Tensor, key: Tensor, mask: Mask, *, scale: float) -> Tensor:

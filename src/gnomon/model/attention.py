@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from gnomon.model.attend import attend
 from gnomon.model.cache import LayerCache
 from gnomon.model.linear import FusedLinear
-from gnomon.model.masks import Mask, block_sparse_mask, sliding_window_mask
+from gnomon.model.masks import Mask
+from gnomon.model.patterns import BlockSparse, Pattern, SlidingWindow
 from gnomon.model.rope import Rotation
 
 
@@ -51,17 +51,15 @@ class AttentionConfig:
         """K, with its default filled in."""
         return self.head_size or d_model // self.num_heads
 
-    def pattern_mask(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
-        """`[1, 1, T, S]` of a sparse pattern, or None for full attention.
+    def sparsity(self) -> Pattern | None:
+        """The sparse pattern, or None for full attention.
 
         It looks both ways: a decoder combines it with its look-ahead mask.
         """
         if self.pattern == "sliding_window":
-            return sliding_window_mask(num_queries, num_keys, self.window, device)
+            return SlidingWindow(self.window)
         if self.pattern == "block_sparse":
-            return block_sparse_mask(
-                num_queries, num_keys, self.block_size, self.num_global_tokens, device
-            )
+            return BlockSparse(self.block_size, self.num_global_tokens)
         return None
 
 

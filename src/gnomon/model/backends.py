@@ -48,9 +48,14 @@ def sdpa(
         key,
         value,
         # A mask together with is_causal has no agreed meaning among its kernels.
-        attn_mask=mask.keep if mask.bias is None else mask.additive(query.dtype),
-        is_causal=mask.causal,
+        attn_mask=None if mask.only_causal else fused_mask(mask, query.dtype),
+        is_causal=mask.only_causal,
         dropout_p=probability,
         scale=scale,
         enable_gqa=query.shape[1] != key.shape[1],
     )
+
+
+def fused_mask(mask: Mask, dtype: torch.dtype) -> Tensor | None:
+    """Booleans where they say it all, else bias and mask added up."""
+    return mask.keep if mask.bias is None else mask.additive(dtype)

@@ -47,7 +47,7 @@ def shrink(stack: Stack, beta: float) -> None:
         return
     for module in stack.modules():
         if isinstance(module, SelfAttention):
-            torch.split(module.query_key_value.weight, module.sizes())[2].mul_(beta)
+            torch.split(module.query_key_value.weight, list(module.sizes()))[2].mul_(beta)
             module.out.weight.mul_(beta)
         elif isinstance(module, CrossAttention):
             module.key_value.weight.chunk(2)[1].mul_(beta)

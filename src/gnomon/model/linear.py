@@ -49,7 +49,7 @@ class FusedLinear(nn.Module):
     @torch.no_grad()
     def initialise(self, gains: tuple[float, ...] | None = None) -> None:
         """Xavier-uniform, each part by its own fan and gain; biases zero."""
-        parts = torch.split(self.weight, self.sizes)
+        parts = torch.split(self.weight, list(self.sizes))
         for part, gain in zip(parts, gains or (1.0,) * len(parts), strict=True):
             nn.init.xavier_uniform_(part, gain=gain)
         if self.bias is not None:

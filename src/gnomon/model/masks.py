@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from gnomon.model.patterns import Pattern, offsets
 
 
 def padding_mask(keep: Tensor) -> Tensor:
@@ -19,117 +21,107 @@ def look_ahead_mask(num_queries: int, num_keys: int, device: torch.device) -> Te
     The queries are the last `num_queries` of the `num_keys` tokens (bottom-right aligned), as in
     decoding with a cache.
     """
-    offset = offsets(num_queries, num_keys, device)
-    return (offset >= 0)[None, None]
+    return (offsets(num_queries, num_keys, device) >= 0)[None, None]
 
 
-def offsets(num_queries: int, num_keys: int, device: torch.device) -> Tensor:
-    """`[T, S]`: how many tokens each key lies before each query (negative: after it)."""
-    queries = torch.arange(num_keys - num_queries, num_keys, device=device)
-    return queries[:, None] - torch.arange(num_keys, device=device)
-
-
-@dataclass(eq=False)
 class Mask:
-    """All that decides who attends to whom, built once per forward and shared by the layers.
+    """All that decides who attends to whom, made once per forward and shared by the layers.
 
-    `keep` is None when nothing is masked, or when `causal` says it all: `causal` is set only
-    where T == S and nothing else is masked, so that a fused kernel may apply it by itself.
-    Queries without any key to attend to are marked in `empty` and see every key in `keep`
-    instead, so that no softmax meets a row of minus infinities; `attend` zeroes their output.
+    Tensors are built when a backend first asks for them, so nobody pays for a form that is not
+    used.
+
+    Args:
+        num_queries: T; the queries are the last T of the keys where order matters.
+        num_keys: S.
+        device: where the model computes.
+        padding: bool `[B, S]`, True at real tokens; None: no padding.
+        causal: whether later tokens are hidden.
+        pattern: a sparse attention pattern.
+        limit: any other limit, bool, broadcastable to `[B, 1, T, S]`.
+        bias: float, broadcastable to `[B, H, T, S]`, added to the scores.
     """
 
-    num_queries: int
-    num_keys: int
-    device: torch.device
-    keep: Tensor | None = None  # bool, broadcastable to [B, H, T, S]
-    causal: bool = False
-    bias: Tensor | None = None  # float, broadcastable to [B, H, T, S]; added to the scores
-    empty: Tensor | None = None  # bool, broadcastable to [B, H, T, 1]
-    additive_by_dtype: dict[torch.dtype, Tensor | None] = field(default_factory=dict)
+    def __init__(
+        self,
+        num_queries: int,
+        num_keys: int,
+        device: torch.device,
+        *,
+        padding: Tensor | None = None,
+        causal: bool = False,
+        pattern: Pattern | None = None,
+        limit: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> None:
+        self.num_queries = num_queries
+        self.num_keys = num_keys
+        self.device = device
+        # A mask that hides nothing only slows the kernels down.
+        hides = padding is not None and (is_traced() or not bool(padding.all()))
+        self.padding = padding if hides else None
+        self.causal = causal and num_queries > 1  # the last token sees all that there is
+        self.pattern = pattern
+        self.limit = limit
+        self.bias = bias
+        self._additive: dict[torch.dtype, Tensor | None] = {}
 
-    def boolean(self) -> Tensor | None:
-        """The whole mask as booleans, or None where everyone sees everyone."""
+    @property
+    def only_causal(self) -> bool:
+        """Whether look-ahead over T == S says it all, which fused kernels apply by themselves."""
+        others = (self.padding, self.pattern, self.limit, self.bias)
+        alone = all(other is None for other in others)
+        return self.causal and alone and self.num_queries == self.num_keys
+
+    @cached_property
+    def combined(self) -> Tensor | None:
+        """Logical and of all limits, broadcastable to `[B, 1, T, S]`; None: all see all."""
+        size = (self.num_queries, self.num_keys, self.device)
+        limits = [] if self.limit is None else [self.limit]
+        if self.pattern is not None:
+            limits.append(self.pattern.mask(*size, self.padding))
         if self.causal:
-            return look_ahead_mask(self.num_queries, self.num_keys, self.device)
-        return self.keep
+            limits.append(look_ahead_mask(*size))
+        if self.padding is not None:
+            limits.append(padding_mask(self.padding))
+        if not limits:
+            return None
+        result = limits[0]
+        for limit in limits[1:]:
+            result = result & limit
+        return result
+
+    @cached_property
+    def empty(self) -> Tensor | None:
+        """`[B, 1, T, 1]`, True at queries without any key to see; None where there are none."""
+        if self.combined is None or (self.padding is None and self.limit is None):
+            return None  # every token sees itself
+        empty = ~self.combined.any(dim=-1, keepdim=True)
+        return empty if is_traced() or bool(empty.any()) else None
+
+    @cached_property
+    def keep(self) -> Tensor | None:
+        """`combined`, but queries in `empty` see everything: no softmax meets an empty row.
+
+        `attend` zeroes what they bring home.
+        """
+        if self.combined is None or self.empty is None:
+            return self.combined
+        return self.combined | self.empty
 
     def additive(self, dtype: torch.dtype) -> Tensor | None:
         """What to add to scores of `dtype`: the bias, or the smallest finite number where masked.
 
         Never a literal constant: -1e9 does not exist in float16.
         """
-        if dtype not in self.additive_by_dtype:
-            keep = self.boolean()
-            bias = None if self.bias is None else self.bias.to(dtype)
-            if keep is not None:
-                if bias is None:
-                    bias = torch.zeros((), dtype=dtype, device=self.device)
-                bias = torch.where(keep, bias, torch.finfo(dtype).min)
-            self.additive_by_dtype[dtype] = bias
-        return self.additive_by_dtype[dtype]
+        if dtype not in self._additive:
+            result = None if self.bias is None else self.bias.to(dtype)
+            if self.keep is not None:
+                kept = self.keep.new_zeros((), dtype=dtype) if result is None else result
+                result = torch.where(self.keep, kept, torch.finfo(dtype).min)
+            self._additive[dtype] = result
+        return self._additive[dtype]
 
 
-def build_mask(
-    *,
-    num_queries: int,
-    num_keys: int,
-    device: torch.device,
-    keep: Tensor | None = None,
-    causal: bool = False,
-    pattern: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Mask:
-    """Combine padding, look-ahead, attention pattern and score bias into one `Mask`.
-
-    Args:
-        num_queries: T; the queries are the last T of the keys when `causal`.
-        num_keys: S.
-        device: where the model computes.
-        keep: bool `[B, S]`, True at real tokens; None when there is no padding.
-        causal: whether later tokens are hidden.
-        pattern: bool `[1, 1, T, S]` of a sparse attention pattern.
-        bias: float `[1, H, T, S]`, added to the scores.
-    """
-    if keep is not None and not torch.compiler.is_compiling() and bool(keep.all()):
-        keep = None  # a mask that hides nothing only slows the kernels down
-    causal = causal and num_queries > 1  # the last token sees all that there is
-    if keep is None and pattern is None:
-        fused = causal and num_queries == num_keys and bias is None
-        combined = look_ahead_mask(num_queries, num_keys, device) if causal and not fused else None
-        return Mask(num_queries, num_keys, device, keep=combined, causal=fused, bias=bias)
-    combined = pattern
-    if causal:
-        ahead = look_ahead_mask(num_queries, num_keys, device)
-        combined = ahead if combined is None else combined & ahead
-    if keep is not None:
-        combined = padding_mask(keep) if combined is None else combined & padding_mask(keep)
-    assert combined is not None
-    empty: Tensor | None = ~combined.any(dim=-1, keepdim=True)
-    assert empty is not None
-    if not torch.compiler.is_compiling() and not bool(empty.any()):
-        empty = None
-    else:
-        combined = combined | empty
-    return Mask(num_queries, num_keys, device, keep=combined, bias=bias, empty=empty)
-
-
-def sliding_window_mask(
-    num_queries: int, num_keys: int, window: int, device: torch.device
-) -> Tensor:
-    """`[1, 1, T, S]`: keys less than `window` tokens away, on either side."""
-    return (offsets(num_queries, num_keys, device).abs() < window)[None, None]
-
-
-def block_sparse_mask(
-    num_queries: int, num_keys: int, block_size: int, num_global: int, device: torch.device
-) -> Tensor:
-    """`[1, 1, T, S]`: keys in the query's own block and its neighbours, and global tokens.
-
-    The first `num_global` tokens see everyone and are seen by everyone (Beltagy et al., 2020;
-    Zaheer et al., 2020, without the random blocks).
-    """
-    key = torch.arange(num_keys, device=device)
-    query = key[num_keys - num_queries :, None]
-    near = (query // block_size - key // block_size).abs() <= 1
-    return (near | (key < num_global) | (query < num_global))[None, None]
+def is_traced() -> bool:
+    """Whether a compiler or exporter records this call, so that values cannot steer it."""
+    return torch.compiler.is_compiling()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,20 @@ class NormConfig:
     bias: bool = True
 
 
+class RMSNorm(nn.RMSNorm):
+    """x / root mean square of x, times a gain.
+
+    Computed in the gain's dtype: under autocast half-precision input meets an fp32 gain, which
+    PyTorch's fused kernel refuses.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map `[..., D]` to `[..., D]`."""
+        return super().forward(x.to(self.weight.dtype))
+
+
 def build_norm(config: NormConfig, width: int) -> nn.Module:
     """The normalisation `config` names, over the last dimension of `width` numbers."""
     if config.kind == "rms":
-        return nn.RMSNorm(width, eps=config.eps)
+        return RMSNorm(width, eps=config.eps)
     return nn.LayerNorm(width, eps=config.eps, bias=config.bias)

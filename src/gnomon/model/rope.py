@@ -46,7 +46,8 @@ class Rotation:
         The pairs are (x_i, x_{i + K/2}), as in Llama's published weights; Su et al. (2021),
         eq. 34, pair neighbours, which is the same up to the order of each head's coordinates.
         """
-        first, second = x.float().chunk(2, dim=-1)
+        # Never below fp32; the tables are fp32 and lift half precision by type promotion.
+        first, second = x.chunk(2, dim=-1)
         turned = torch.cat(
             (first * self.cos - second * self.sin, second * self.cos + first * self.sin), dim=-1
         )

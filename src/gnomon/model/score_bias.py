@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gnomon.model.masks import offsets
+from gnomon.model.patterns import offsets
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gnomon.model.attention import AttentionConfig
 from gnomon.model.cache import Cache
 from gnomon.model.layer import Layer, LayerConfig
-from gnomon.model.masks import Mask, build_mask
+from gnomon.model.masks import Mask
 from gnomon.model.norm import build_norm
 from gnomon.model.positions import PositionConfig
 from gnomon.model.rope import Rotation, angles, cached_angles
@@ -23,7 +22,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.causal = causal
-        self.attention: AttentionConfig = config.attention
+        self.pattern = config.attention.sparsity()
         self.head_size = config.attention.width(config.d_model)
         self.rope = position.rope if position.kind == "rope" else None
         self.score_bias: nn.Module | None = None
@@ -74,13 +73,13 @@ class Stack(nn.Module):
     ) -> Mask:
         """Everything that limits or weighs self-attention, for all layers at once."""
         bias = self.score_bias
-        return build_mask(
-            num_queries=num_queries,
-            num_keys=num_keys,
-            device=device,
-            keep=keep,
+        return Mask(
+            num_queries,
+            num_keys,
+            device,
+            padding=keep,
             causal=self.causal,
-            pattern=self.attention.pattern_mask(num_queries, num_keys, device),
+            pattern=self.pattern,
             bias=None if bias is None else bias(num_queries, num_keys, device),
         )
 
@@ -97,9 +96,7 @@ class Stack(nn.Module):
             key = cache.layers[0].memory_key
         if key is None:
             return None
-        return build_mask(
-            num_queries=num_queries, num_keys=key.shape[-2], device=key.device, keep=memory_keep
-        )
+        return Mask(num_queries, key.shape[-2], key.device, padding=memory_keep)
 
     def rotation(
         self, positions: Tensor, largest: int, keep: Tensor | None, cache: Cache | None
