@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TrainedRun, write_digits
+
+from digits import TrainedRun, write_digits
 
 
 def gnomon(

@@ -46,5 +46,7 @@ def test_every_preset_named_in_the_docs_exists() -> None:
 
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         text = path.read_text(encoding="utf-8")
-        for name in re.findall(r"gnomon (?:train|prepare|recipe show) ([a-z][a-z-]+)\b(?!\.)", text):
+        for name in re.findall(
+            r"gnomon (?:train|prepare|recipe show) ([a-z][a-z-]+)\b(?!\.)", text
+        ):
             assert name in preset_names(), (path.name, name)

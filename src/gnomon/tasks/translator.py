@@ -10,8 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnomon.decoding import Hypothesis, SearchConfig, beam_search, greedy_search
-from gnomon.decoding.transformer import EncoderDecoderScorer
+from gnomon.decoding import (
+    EncoderDecoderScorer,
+    Hypothesis,
+    SearchConfig,
+    beam_search,
+    greedy_search,
+)
 from gnomon.errors import RecipeError
 from gnomon.model import Transformer
 from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair

@@ -39,11 +39,14 @@ class Task(Protocol[BatchT]):
         ...
 
     def epoch(self, number: int) -> Sequence[Any]:
-        """Batch specifications of epoch `number` (from 0), a pure function of seed and number."""
+        """Batches of epoch `number` (from 0), each the indices of its examples.
+
+        A pure function of seed and number.
+        """
         ...
 
     def collate(self, spec: Any) -> BatchT:
-        """The batch that one of `epoch`'s specifications stands for, on the CPU."""
+        """The batch of these examples, on the CPU."""
         ...
 
     def target(self, batch: BatchT) -> Tensor:
