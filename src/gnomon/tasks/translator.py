@@ -103,8 +103,6 @@ class Translator:
 
     def _search_config(self, changes: dict[str, Any]) -> SearchConfig:
         known = {name: value for name, value in changes.items() if value is not None}
-        if known.get("nbest", 1) > known.get("beam", self.search.beam):
-            known["beam"] = known["nbest"]
         try:
             config = replace(self.search, **known)
         except TypeError:
@@ -113,8 +111,12 @@ class Translator:
                 seen=", ".join(known),
                 mend=f"fields: {', '.join(SearchConfig.__dataclass_fields__)}",
             ) from None
+        if "nbest" in known and "beam" not in known:
+            config = replace(config, beam=max(config.beam, config.nbest))
+        if "beam" in known and "nbest" not in known:
+            config = replace(config, nbest=min(config.beam, config.nbest))
         if problems := config.problems():
-            raise RecipeError("; ".join(problems))
+            raise RecipeError("the search settings must fit together", seen="; ".join(problems))
         return config
 
     def _far(self, texts: Sequence[str]) -> list[bool | None]:
