@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
 from decimal import Decimal
@@ -56,8 +59,18 @@ def test_numbers_are_read_as_written() -> None:
     assert numbers_in("Feb 1 – 7, 1999 at 23:59") == {1, 7, 1999, 59}
 
 
-def test_same_arguments_give_same_lines() -> None:
-    assert make_corpus("de", **SMALL) == make_corpus("de", **SMALL)
+def test_same_arguments_give_same_lines_in_any_process() -> None:
+    code = f"from gnomon.quickstart import make_corpus; print(make_corpus('de', **{SMALL}))"
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1] != b""
     assert make_corpus("de", **SMALL) != make_corpus("de", **SMALL, seed=1)
 
 

@@ -242,7 +242,7 @@ def _relative() -> list[Template]:
 
 def _relative_time(draw: Draw) -> Phrase:
     unit, sign = draw.deal(tuple((u, s) for u in _RELATIVE_UNITS for s in (1, -1)))
-    number = int(draw.count(max_digits=4))
+    number = int(draw.count(max_digits=3))  # Babel does not group the digits of more
     delta = dt.timedelta(seconds=sign * number * _SECONDS[unit])
 
     def say(locale: Locale) -> str:

@@ -25,6 +25,8 @@ ALWAYS_TRAINED = frozenset({Decimal(0), Decimal(1), Decimal(2)})
 
 FIRST_YEAR, LAST_YEAR = 1800, 2100
 
+_MOST_DAYS = dict(enumerate((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), start=1))
+
 
 # With this salt the held-out numbers under 100 (7, 13, 23, 29, 38, 51 …) show every plural form
 # of the Slavic and Baltic languages, and four of them can be days of a month.
@@ -94,7 +96,8 @@ class Draw:
             return Decimal(self.rng.choice(self.rng.choice(self._by_category)))
         if dice < 0.7:
             return Decimal(self.between(1, 99))
-        return self.whole(3 if dice < 0.85 else self.rng.randint(4, max_digits))
+        is_large = dice >= 0.85 and max_digits > 3
+        return self.whole(self.rng.randint(4, max_digits) if is_large else 3)
 
     def small(self, high: int) -> Decimal:
         """A whole number from 1 to `high`."""
@@ -120,22 +123,22 @@ class Draw:
 
     # -- dates and times -------------------------------------------------------------------
 
-    def date(self) -> dt.date:
+    def date(self, *, year: int | None = None, month: int | None = None) -> dt.date:
         """A date whose day and year are both of this side (the month is written as a name)."""
-        year = self.between(FIRST_YEAR, LAST_YEAR)
-        month = self.rng.randint(1, 12)
-        last = 28 if month == 2 else 30
-        return dt.date(year, month, self.between(1, last + (month in _LONG_MONTHS)))
+        year = year or self.between(FIRST_YEAR, LAST_YEAR)
+        month = month or self.rng.randint(1, 12)
+        return dt.date(year, month, self.between(1, _MOST_DAYS[month]))
 
     def later(self, start: dt.date) -> dt.date:
-        """A date after `start`: in the same month, the same year or a later year, evenly."""
+        """A date after `start`: in the same month, the same year or any year, evenly.
+
+        Gives `start` itself where no later one was found, as at the end of a year.
+        """
+        reach = self.rng.randrange(3)
+        year = start.year if reach < 2 else None
+        month = start.month if reach < 1 else None
         for _ in range(20):
-            other = self.date()
-            reach = self.rng.randrange(3)
-            if reach < 2:
-                other = other.replace(year=start.year) if not _is_leap_day(other) else other
-            if reach < 1 and _fits(other.day, start.month):
-                other = other.replace(month=start.month)
+            other = self.date(year=year, month=month)
             if other > start:
                 return other
         return start
@@ -171,14 +174,3 @@ class Draw:
             if card not in hand:
                 hand.append(card)
         return hand
-
-
-_LONG_MONTHS = frozenset({1, 3, 5, 7, 8, 10, 12})
-
-
-def _is_leap_day(day: dt.date) -> bool:
-    return (day.month, day.day) == (2, 29)
-
-
-def _fits(day: int, month: int) -> bool:
-    return day <= 28 or (month != 2 and (day <= 30 or month in _LONG_MONTHS))
