@@ -24,6 +24,9 @@ def test_content_is_what_the_tokenizer_says(store, corpus, tokenizers):
         assert store.source_lengths[index] == len(source) + 1
         assert store.target_lengths[index] == len(target) + 2
     assert store.source(0).dtype == np.uint16
+    rows = np.array([5, 2, 400])
+    assert store.sources(rows).tolist() == [i for row in rows for i in store.source(row).tolist()]
+    assert store.targets(rows).tolist() == [i for row in rows for i in store.target(row).tolist()]
 
 
 def test_report(store):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,15 +162,12 @@ def collate(store: TokenStore, indices: NDArray[np.int64] | Sequence[int]) -> Ba
     rows = np.asarray(indices, np.int64)
     source_lengths = store.source_lengths[rows]
     target_lengths = store.target_lengths[rows]
-    source = np.full((len(rows), source_lengths.max()), PAD_ID, np.int64)
-    target = np.full((len(rows), target_lengths.max()), PAD_ID, np.int64)
     every = np.arange(len(rows))
+    source = _padded(store.sources(rows), source_lengths - 1, start=0, end=1)
     source[every, source_lengths - 1] = EOS_ID
-    target[every, target_lengths - 1] = EOS_ID
+    target = _padded(store.targets(rows), target_lengths - 2, start=1, end=1)
     target[:, 0] = BOS_ID
-    for row, index in enumerate(rows.tolist()):
-        source[row, : source_lengths[row] - 1] = store.source(index)
-        target[row, 1 : target_lengths[row] - 1] = store.target(index)
+    target[every, target_lengths - 1] = EOS_ID
     return Batch(
         source=torch.from_numpy(source),
         target=torch.from_numpy(target),
@@ -178,3 +175,13 @@ def collate(store: TokenStore, indices: NDArray[np.int64] | Sequence[int]) -> Ba
         line_numbers=store.line_numbers[rows].tolist(),
         num_target_tokens=int((target_lengths - 1).sum()),
     )
+
+
+def _padded(
+    flat: NDArray[Any], lengths: NDArray[np.int64], *, start: int, end: int
+) -> NDArray[np.int64]:
+    """Lay out rows that stand one after the other, with room before and behind each."""
+    columns = np.arange(start + int(lengths.max()) + end)
+    table = np.full((len(lengths), len(columns)), PAD_ID, np.int64)
+    table[(columns >= start) & (columns < start + lengths[:, None])] = flat
+    return table

@@ -71,6 +71,14 @@ class TokenStore:
         """Ids of target `index`, without special symbols: uint16 or uint32, read-only."""
         return self._target_ids[self._target_offsets[index] : self._target_offsets[index + 1]]
 
+    def sources(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """Ids of several sources, one after the other; a copy."""
+        return _gathered(self._source_ids, self._source_offsets, indices)
+
+    def targets(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """Ids of several targets, one after the other; a copy."""
+        return _gathered(self._target_ids, self._target_offsets, indices)
+
     @classmethod
     def build(
         cls,
@@ -139,7 +147,8 @@ class TokenStore:
             raise _damaged(self.folder, f"{name}: {actual} bytes where {expected} were written")
         if expected == 0:  # an empty file cannot be mapped
             return np.zeros(0, dtype)
-        return np.memmap(path, dtype, mode="r")
+        # As a plain array: slicing the memmap class is many times slower.
+        return np.memmap(path, dtype, mode="r").view(np.ndarray)
 
     def _check_offsets(self) -> None:
         num_pairs = self.report.num_pairs
@@ -150,6 +159,16 @@ class TokenStore:
             fits = len(offsets) == num_pairs + 1 and offsets[0] == 0 and offsets[-1] == len(ids)
             if not fits or len(self.line_numbers) != num_pairs:
                 raise _damaged(self.folder, "arrays that do not belong together")
+
+
+def _gathered(
+    ids: NDArray[Any], offsets: NDArray[np.int64], indices: NDArray[np.int64]
+) -> NDArray[Any]:
+    starts = offsets[indices]
+    lengths = offsets[indices + 1] - starts
+    shifts = starts - (np.cumsum(lengths) - lengths)  # from place in the result to place in `ids`
+    gathered: NDArray[Any] = ids[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
+    return gathered
 
 
 @contextmanager
