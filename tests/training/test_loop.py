@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -279,3 +280,19 @@ def test_metrics_file_holds_one_object_per_log_line_and_validation(tmp_path):
         ("train", 20),
         ("validation", 20),
     ]
+
+
+def test_a_continued_run_keeps_the_precision_it_began_with(tmp_path, monkeypatch):
+    from gnomon.training import precision
+
+    run = RunFolder(tmp_path)
+    for gain in (9.0, 0.1):  # as if continued on another machine
+        monkeypatch.setattr(precision, "_bf16_gain", lambda gain=gain: gain)
+        recorder = Recorder()
+        training = trainer(
+            run, precision="auto", max_steps=4, checkpoint_every=2, listeners=[recorder]
+        )
+        training.fit()
+        assert recorder.starts[0].step == (0 if gain > 1 else 2)
+        assert training.precision.name == "bf16"
+        shutil.rmtree(run.checkpoints.path(4))

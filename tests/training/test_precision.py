@@ -2,17 +2,22 @@ import pytest
 import torch
 
 from gnomon.errors import RecipeError
+from gnomon.training import precision as precision_module
 from gnomon.training.precision import choose_device, choose_precision
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("has_amx", "expected"), [(True, "bf16"), (False, "fp32")])
-def test_auto_takes_bf16_only_where_tiles_multiply_it(monkeypatch, has_amx, expected):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+@pytest.mark.parametrize(("gain", "expected"), [(2.4, "bf16"), (1.2, "fp32"), (0.1, "fp32")])
+def test_auto_takes_bf16_only_where_it_is_clearly_faster(monkeypatch, gain, expected):
+    monkeypatch.setattr(precision_module, "_bf16_gain", lambda: gain)
     precision = choose_precision("auto", CPU)
     assert precision.name == expected
-    assert "AMX" in precision.reason
+    assert f"{gain:.1f} times" in precision.reason
+
+
+def test_the_gain_is_measured_on_this_machine():
+    assert 0.001 < precision_module._bf16_gain() < 100
 
 
 def test_bf16_multiplies_in_bf16_over_fp32_weights():
@@ -36,6 +41,8 @@ def test_fp16_is_refused_by_name_with_what_to_use(name):
 
 
 def test_unknown_names_are_refused():
+    with pytest.raises(RecipeError, match="auto, cpu, cuda"):
+        choose_device("abacus")
     with pytest.raises(RecipeError, match="auto, fp32, bf16"):
         choose_precision("tf32", CPU)
 

@@ -159,6 +159,9 @@ class Trainer:
                     f"this process has {torch.get_num_threads()}: results will differ in the "
                     "last bits (training.threads fixes the count)"
                 )
+        if self.state.precision not in (None, self.precision.name):
+            self.precision = choose_precision(self.state.precision, self.device)
+        self.state.precision = self.precision.name
         self._seconds_before = self.state.seconds
         self._saved_step = self.state.step
         self._cursor = DataCursor(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gnomon.training.precision import PrecisionName
+
 
 @dataclass
 class IntervalSums:
@@ -37,6 +39,8 @@ class TrainingState:
     num_validations_without_gain: int = 0
     best: Best | None = None
     interval: IntervalSums = field(default_factory=IntervalSums)
+    # What training.precision "auto" was settled to at step 0: a continued run keeps to it.
+    precision: PrecisionName | None = None
     # Why training is over ("max_steps", "early_stopping" …); None while it is not.
     finished: str | None = None
 
