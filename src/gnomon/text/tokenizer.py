@@ -47,7 +47,9 @@ class TokenizerConfig:
     joint: bool = True  # one vocabulary for source and target, as tied embeddings need
     byte_fallback: bool = True  # unknown characters become bytes; False: they become <unk>
     min_frequency: int = 2  # rarer characters and merges are not learned
-    split_digits: bool = False  # each digit its own piece: numbers never seen are still spelled
+    # Each digit its own piece, so that numbers never seen are spelled from what was seen often;
+    # costs tokens only where there are numbers.
+    split_digits: bool = True
     lowercase: bool = False
     normalization: Literal["nfc", "nfkc", "none"] = "nfc"
 
