@@ -283,10 +283,8 @@ def test_the_first_loss_is_that_of_guessing(config: TransformerConfig) -> None:
     if config.target_vocab_size is not None:
         sizes["target_vocab_size"] = 8100
     model = Transformer(changed(config, sizes)).eval()
-    ids, target = texts(16, S), texts(16, T, seed=1)
+    ids, target = texts(8, S), texts(8, T, seed=1)
     logits = outputs(model, ids, target)
-    generator = torch.Generator().manual_seed(2)
-    labels = torch.randint(4, 8000, logits.shape[:2], generator=generator)
-    loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten()).item()
+    loss = (logits.logsumexp(dim=-1) - logits.mean(dim=-1)).mean().item()  # any label alike
     # Logits of unit variance cost half a nat more than uniform ones.
-    assert abs(loss - math.log(logits.shape[-1])) < 0.7
+    assert abs(loss - math.log(logits.shape[-1])) < 0.65

@@ -1,0 +1,127 @@
+"""Our blocks, given T5's weights, compute what Hugging Face's T5 computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from golden import CLOSE, Weights, filled, randomise
+from model_configs import T5, changed
+from torch import Tensor
+
+from gnomon.model import Transformer, TransformerConfig
+
+SIZES = {
+    "vocab_size": 40,
+    "d_model": 16,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "attention.num_heads": 4,
+    "attention.head_size": 6,
+    "feedforward.size": 24,
+    "position.relative.num_buckets": 8,
+    "position.relative.max_distance": 12,
+}
+ORIGINAL: TransformerConfig = changed(TransformerConfig(), {**T5, **SIZES})
+# T5 1.1: gated, and an output table of its own, unscaled.
+NEWER = {
+    "feedforward.gated": True,
+    "feedforward.activation": "gelu_tanh",
+    "tie": "none",
+    "head.scale": False,
+}
+
+
+def build(newer: bool) -> Any:
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(
+        vocab_size=40,
+        d_model=16,
+        d_kv=6,
+        d_ff=24,
+        num_layers=2,
+        num_heads=4,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=12,
+        feed_forward_proj="gated-gelu" if newer else "relu",
+        tie_word_embeddings=not newer,
+    )
+    return randomise(T5ForConditionalGeneration(config))
+
+
+def ours(theirs: Any, config: TransformerConfig) -> Transformer:
+    get, state = Weights(theirs), {}
+    state["tables.source"] = get("shared.weight")
+    if config.tie == "none":  # ours then has two input tables where T5 has one
+        state["tables.target"] = get("shared.weight")
+        state["tables.output"] = get("lm_head.weight")
+    for stack in ("encoder", "decoder"):
+        state[f"{stack}.score_bias.weight"] = get(
+            f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        )
+        get.linear(state, f"{stack}.final_norm", f"{stack}.final_layer_norm")
+        for i in range(2):
+            a, b = f"{stack}.layers.{i}", f"{stack}.block.{i}.layer"
+            parts = [f"{b}.0.SelfAttention.{name}" for name in "qkv"]
+            get.linear(state, f"{a}.attention.query_key_value", *parts)
+            get.linear(state, f"{a}.attention.out", f"{b}.0.SelfAttention.o")
+            get.linear(state, f"{a}.attention_residual.norm_before", f"{b}.0.layer_norm")
+            last = 1
+            if stack == "decoder":
+                last = 2
+                get.linear(state, f"{a}.cross.query", f"{b}.1.EncDecAttention.q")
+                parts = [f"{b}.1.EncDecAttention.{name}" for name in "kv"]
+                get.linear(state, f"{a}.cross.key_value", *parts)
+                get.linear(state, f"{a}.cross.out", f"{b}.1.EncDecAttention.o")
+                get.linear(state, f"{a}.cross_residual.norm_before", f"{b}.1.layer_norm")
+            dense = f"{b}.{last}.DenseReluDense"
+            up = [f"{dense}.wi_0", f"{dense}.wi_1"] if config.feedforward.gated else [f"{dense}.wi"]
+            get.linear(state, f"{a}.feedforward.up", *up)
+            get.linear(state, f"{a}.feedforward.down", f"{dense}.wo")
+            get.linear(state, f"{a}.feedforward_residual.norm_before", f"{b}.{last}.layer_norm")
+    return filled(config, state)
+
+
+def texts() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)
+    source = torch.randint(1, 40, (3, 17))
+    source[1, 5:] = source[2, 1:] = 0
+    return source, torch.randint(1, 40, (3, 15))
+
+
+def expected(theirs: Any) -> Tensor:
+    source, target = texts()
+    logits: Tensor = theirs(
+        source, attention_mask=(source != 0).long(), decoder_input_ids=target
+    ).logits
+    return logits
+
+
+@pytest.mark.parametrize("newer", [False, True], ids=["t5", "t5_1.1"])
+@torch.no_grad()
+def test_t5_logits(newer: bool) -> None:
+    theirs = build(newer)
+    model = ours(theirs, changed(ORIGINAL, NEWER) if newer else ORIGINAL)
+    torch.testing.assert_close(model(*texts()), expected(theirs), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("feedforward.activation", "gelu"),
+        ("norm.eps", 1e-3),
+        ("attention.scale", None),
+        ("embedding.scale", True),
+        ("head.scale", False),
+        ("position.relative.max_distance", 13),
+        ("pad_id", None),
+    ],
+)
+@torch.no_grad()
+def test_t5_notices_a_wrong_switch(key: str, value: Any) -> None:
+    theirs = build(newer=False)
+    model = ours(theirs, changed(ORIGINAL, {key: value}))
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(model(*texts()), expected(theirs), **CLOSE)
