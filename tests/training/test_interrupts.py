@@ -8,6 +8,13 @@ import pytest
 import torch
 from tiny_task import TinyTask, trainer
 
+from gnomon.model import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    Transformer,
+    TransformerConfig,
+)
 from gnomon.training.events import Listener
 from gnomon.training.interrupts import Interrupts
 from gnomon.training.run import RunFolder
@@ -61,6 +68,48 @@ def test_the_continued_training_equals_the_uninterrupted_one(tmp_path, step):
     assert (whole.best() / "model.safetensors").read_bytes() == (
         stopped.best() / "model.safetensors"
     ).read_bytes()
+
+
+class DecoderTask(TinyTask):
+    """The same sequences for a real Transformer with every dropout there is."""
+
+    def __init__(self, *, sparse):
+        super().__init__()
+        torch.manual_seed(1)
+        self.model = Transformer(
+            TransformerConfig(
+                family="decoder",
+                vocab_size=16,
+                d_model=16,
+                num_decoder_layers=2,
+                attention=AttentionConfig(num_heads=2, dropout=0.2),
+                feedforward=FeedForwardConfig(size=32, dropout=0.2),
+                embedding=EmbeddingConfig(sparse_gradient=sparse),
+                dropout=0.2,
+                tie="none" if sparse else "all",
+            )
+        )
+
+    def predict(self, batch, inputs, keep):
+        return self.model.project(self.model.decode(inputs)[keep])
+
+
+@pytest.mark.parametrize(
+    ("precision", "sparse"), [("fp32", False), ("bf16", False), ("fp32", True)]
+)
+def test_a_real_transformer_continues_bitwise(tmp_path, precision, sparse):
+    settings = {"max_steps": 30, "precision": precision, "accumulate": 2}
+    trainer(tmp_path / "whole", DecoderTask(sparse=sparse), **settings).fit()
+    for step in (7, 19):
+        listeners = [Kill(step, signal.SIGTERM)]
+        trainer(
+            tmp_path / "stopped", DecoderTask(sparse=sparse), **settings, listeners=listeners
+        ).fit()
+    trainer(tmp_path / "stopped", DecoderTask(sparse=sparse), **settings).fit()
+    for file in ("model.safetensors", "training.safetensors"):
+        whole = RunFolder(tmp_path / "whole").last() / file
+        stopped = RunFolder(tmp_path / "stopped").last() / file
+        assert whole.read_bytes() == stopped.read_bytes()
 
 
 def test_a_second_ctrl_c_leaves_at_once(tmp_path):
