@@ -1,6 +1,7 @@
 """Small models that cover every switch of `TransformerConfig`, for property tests.
 
-`CONFIGS` holds one model per value of every switch; other rooms' tests may use it too. `shrunk`
+`CONFIGS` holds one model per value of every switch, and every preset; other rooms' tests may use
+it too. `shrunk`
 makes a small model of any configuration with all its switches kept.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from gnomon.model import TransformerConfig
+from gnomon.recipes import load_recipe, preset_names
 
 VOCAB_SIZE = 29
 
@@ -204,17 +206,6 @@ IN_EVERY_FAMILY = (
     "segments",
 )
 
-CONFIGS: dict[str, TransformerConfig] = {
-    "base": BASE,
-    **{name: changed(BASE, changes) for name, changes in {**SWITCHES, **FIELD}.items()},
-    **{
-        f"{family}_{name}": changed(BASE, {"family": family, **SWITCHES.get(name, {})})
-        for family in ("encoder", "decoder")
-        for name in ("base", *IN_EVERY_FAMILY)
-    },
-    "encoder_headless": changed(BASE, {"family": "encoder", "head.kind": "none"}),
-}
-
 
 def shrunk(config: TransformerConfig) -> TransformerConfig:
     """A small model with the switches of `config`: heads, groups and ties keep their kind."""
@@ -233,6 +224,19 @@ def shrunk(config: TransformerConfig) -> TransformerConfig:
             "feedforward.size": 24,
         },
     )
+
+
+CONFIGS: dict[str, TransformerConfig] = {
+    "base": BASE,
+    **{name: changed(BASE, changes) for name, changes in {**SWITCHES, **FIELD}.items()},
+    **{
+        f"{family}_{name}": changed(BASE, {"family": family, **SWITCHES.get(name, {})})
+        for family in ("encoder", "decoder")
+        for name in ("base", *IN_EVERY_FAMILY)
+    },
+    **{f"preset_{name}": shrunk(load_recipe(name).model) for name in preset_names()},
+    "encoder_headless": changed(BASE, {"family": "encoder", "head.kind": "none"}),
+}
 
 
 def keys(config: Any, prefix: str = "") -> dict[str, Any]:
