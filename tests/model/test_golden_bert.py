@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from golden import CLOSE, Weights, filled, randomise
-from model_configs import BERT, changed
 from torch import Tensor
 
 from gnomon.model import Transformer, TransformerConfig
+from model_configs import BERT, changed
 
 SIZES = {
     "vocab_size": 40,
@@ -50,9 +50,7 @@ def ours(theirs: Any, config: TransformerConfig = CONFIG) -> Transformer:
         parts = [f"{b}.attention.self.{name}" for name in ("query", "key", "value")]
         get.linear(state, f"{a}.attention.query_key_value", *parts)
         get.linear(state, f"{a}.attention.out", f"{b}.attention.output.dense")
-        get.linear(
-            state, f"{a}.attention_residual.norm_after", f"{b}.attention.output.LayerNorm"
-        )
+        get.linear(state, f"{a}.attention_residual.norm_after", f"{b}.attention.output.LayerNorm")
         get.linear(state, f"{a}.feedforward.up", f"{b}.intermediate.dense")
         get.linear(state, f"{a}.feedforward.down", f"{b}.output.dense")
         get.linear(state, f"{a}.feedforward_residual.norm_after", f"{b}.output.LayerNorm")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from golden import CLOSE, Weights, filled, randomise
-from model_configs import LLAMA, changed
 from torch import Tensor
 
 from gnomon.model import Transformer, TransformerConfig
+from model_configs import LLAMA, changed
 
 SIZES = {
     "vocab_size": 40,
@@ -84,9 +84,7 @@ def ours(theirs: Any, changes: dict[str, Any]) -> Transformer:
         get.linear(state, f"{a}.feedforward.up", f"{b}.mlp.gate_proj", f"{b}.mlp.up_proj")
         get.linear(state, f"{a}.feedforward.down", f"{b}.mlp.down_proj")
         get.linear(state, f"{a}.attention_residual.norm_before", f"{b}.input_layernorm")
-        get.linear(
-            state, f"{a}.feedforward_residual.norm_before", f"{b}.post_attention_layernorm"
-        )
+        get.linear(state, f"{a}.feedforward_residual.norm_before", f"{b}.post_attention_layernorm")
     get.linear(state, "decoder.final_norm", "model.norm")
     assert not get.unused()
     return filled(changed(CONFIG, changes), state)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from golden import CLOSE, Weights, filled, randomise
-from model_configs import MARIAN, changed
 from torch import Tensor
 
 from gnomon.model import Transformer, TransformerConfig
+from model_configs import MARIAN, changed
 
 SIZES = {
     "vocab_size": 40,
@@ -90,9 +90,7 @@ def source_text() -> Tensor:
 @torch.no_grad()
 def test_marian_logits(theirs: Any) -> None:
     source, target = source_text(), torch.randint(1, 39, (3, 7))
-    expected = theirs(
-        source, attention_mask=(source != 39).long(), decoder_input_ids=target
-    ).logits
+    expected = theirs(source, attention_mask=(source != 39).long(), decoder_input_ids=target).logits
     torch.testing.assert_close(ours(theirs)(source, target), expected, **CLOSE)
 
 
@@ -109,9 +107,7 @@ def test_marian_logits(theirs: Any) -> None:
 @torch.no_grad()
 def test_marian_notices_a_wrong_switch(theirs: Any, key: str, value: Any) -> None:
     source, target = source_text(), torch.randint(1, 39, (3, 7))
-    expected = theirs(
-        source, attention_mask=(source != 39).long(), decoder_input_ids=target
-    ).logits
+    expected = theirs(source, attention_mask=(source != 39).long(), decoder_input_ids=target).logits
     model = ours(theirs, changed(CONFIG, {key: value}))
     with pytest.raises(AssertionError):
         torch.testing.assert_close(model(source, target), expected, **CLOSE)

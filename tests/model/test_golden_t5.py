@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from golden import CLOSE, Weights, filled, randomise
-from model_configs import T5, changed
 from torch import Tensor
 
 from gnomon.model import Transformer, TransformerConfig
+from model_configs import T5, changed
 
 SIZES = {
     "vocab_size": 40,

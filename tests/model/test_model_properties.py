@@ -234,11 +234,7 @@ def test_backends_agree(config: TransformerConfig) -> None:
         results.append(result)
         gradients.append(
             torch.cat(
-                [
-                    p.grad.to_dense().flatten()
-                    for p in model.parameters()
-                    if p.grad is not None
-                ]
+                [p.grad.to_dense().flatten() for p in model.parameters() if p.grad is not None]
             )
         )
     for result, gradient in zip(results[1:], gradients[1:], strict=True):

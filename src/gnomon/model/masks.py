@@ -57,7 +57,7 @@ class Mask:
         self.num_keys = num_keys
         self.device = device
         # A mask that hides nothing only slows the kernels down.
-        hides = padding is not None and (is_traced() or not bool(padding.all()))
+        hides = padding is not None and not (can_ask(padding) and bool(padding.all()))
         self.padding = padding if hides else None
         self.causal = causal and num_queries > 1  # the last token sees all that there is
         self.pattern = pattern
@@ -96,7 +96,7 @@ class Mask:
         if self.combined is None or (self.padding is None and self.limit is None):
             return None  # every token sees itself
         empty = ~self.combined.any(dim=-1, keepdim=True)
-        return empty if is_traced() or bool(empty.any()) else None
+        return None if can_ask(empty) and not bool(empty.any()) else empty
 
     @cached_property
     def keep(self) -> Tensor | None:
@@ -122,6 +122,6 @@ class Mask:
         return self._additive[dtype]
 
 
-def is_traced() -> bool:
-    """Whether a compiler or exporter records this call, so that values cannot steer it."""
-    return torch.compiler.is_compiling()
+def can_ask(tensor: Tensor) -> bool:
+    """Whether values may steer the code: not while it is recorded, nor on the meta device."""
+    return not torch.compiler.is_compiling() and not tensor.is_meta

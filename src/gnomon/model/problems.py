@@ -22,7 +22,6 @@ def size_problems(config: TransformerConfig) -> list[str]:
     """Numbers that are too small, and probabilities outside [0, 1)."""
     sizes = {
         "vocab_size": config.vocab_size,
-        "target_vocab_size": config.output_vocab_size(),
         "d_model": config.d_model,
         "feedforward.size": config.feedforward.size,
         "attention.num_heads": config.attention.num_heads,
@@ -31,6 +30,8 @@ def size_problems(config: TransformerConfig) -> list[str]:
         "attention.block_size": config.attention.block_size,
         "position.max_length": config.position.max_length,
     }
+    if config.target_vocab_size is not None:
+        sizes["target_vocab_size"] = config.target_vocab_size
     if config.has_encoder():
         sizes["num_encoder_layers"] = config.num_encoder_layers
     if config.has_decoder():
@@ -49,7 +50,7 @@ def size_problems(config: TransformerConfig) -> list[str]:
         for name, value in probabilities.items()
         if not 0.0 <= value < 1.0
     ]
-    if config.pad_id is not None and not 0 <= config.pad_id < config.vocab_size:
+    if config.pad_id is not None and not 0 <= config.pad_id < max(config.vocab_size, 1):
         found.append(
             f"model.pad_id must be an id below model.vocab_size = {config.vocab_size}, "
             f"seen {config.pad_id}."

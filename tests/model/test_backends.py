@@ -1,0 +1,185 @@
+"""Every way to compute attention gives the same, forward and backward, by the 2x rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gnomon.model.attend import attend, choose_backend, use_backend, weights
+from gnomon.model.chunked import can_chunk
+from gnomon.model.masks import Mask
+from gnomon.model.patterns import BlockSparse, SlidingWindow
+from two_times_rule import assert_two_times
+
+CPU = torch.device("cpu")
+B, H, K = 2, 4, 8
+
+
+def keep(num_keys: int) -> Tensor:
+    """The second text ends halfway."""
+    result = torch.ones((B, num_keys), dtype=torch.bool)
+    result[1, num_keys // 2 :] = False
+    return result
+
+
+def bias(T: int, S: int) -> Tensor:
+    return torch.linspace(-2, 2, H * T * S, dtype=torch.float64).view(1, H, T, S)
+
+
+# name: T, S, G and the mask
+CASES: dict[str, tuple[int, int, int, Callable[[], Mask]]] = {
+    "all": (7, 7, H, lambda: Mask(7, 7, CPU)),
+    "causal": (7, 7, H, lambda: Mask(7, 7, CPU, causal=True)),
+    "padding": (7, 7, H, lambda: Mask(7, 7, CPU, padding=keep(7))),
+    "causal_padding": (7, 7, H, lambda: Mask(7, 7, CPU, causal=True, padding=keep(7))),
+    "cross": (5, 9, H, lambda: Mask(5, 9, CPU, padding=keep(9))),
+    "cached": (3, 9, H, lambda: Mask(3, 9, CPU, causal=True)),
+    "cached_one": (1, 9, H, lambda: Mask(1, 9, CPU, causal=True)),
+    "grouped": (7, 7, 2, lambda: Mask(7, 7, CPU, causal=True)),
+    "grouped_padding": (5, 9, 2, lambda: Mask(5, 9, CPU, padding=keep(9))),
+    "one_key_head": (7, 7, 1, lambda: Mask(7, 7, CPU, padding=keep(7))),
+    "bias": (7, 7, H, lambda: Mask(7, 7, CPU, bias=bias(7, 7))),
+    "bias_padding": (5, 9, 2, lambda: Mask(5, 9, CPU, bias=bias(5, 9), padding=keep(9))),
+    "window": (20, 20, 2, lambda: Mask(20, 20, CPU, pattern=SlidingWindow(3))),
+    "window_causal": (
+        19,
+        19,
+        H,
+        lambda: Mask(19, 19, CPU, pattern=SlidingWindow(3), causal=True, padding=keep(19)),
+    ),
+    "window_exact": (12, 12, H, lambda: Mask(12, 12, CPU, pattern=SlidingWindow(3))),
+    "window_one": (6, 6, H, lambda: Mask(6, 6, CPU, pattern=SlidingWindow(1), causal=True)),
+    "block_sparse": (20, 20, H, lambda: Mask(20, 20, CPU, pattern=BlockSparse(3, 1))),
+}
+cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def inputs(T: int, S: int, G: int, dtype: torch.dtype) -> list[Tensor]:
+    torch.manual_seed(T * S)
+    shapes = ((B, T, H, K), (B, S, G, K), (B, S, G, K))
+    # As projections leave them: heads side by side, transposed.
+    return [torch.randn(shape).to(dtype).transpose(1, 2) for shape in shapes]
+
+
+def run(tensors: list[Tensor], mask: Mask, backend: Any) -> list[Tensor]:
+    """Output and the gradients of query, key and value."""
+    leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+    if backend is None:
+        output = attend(*leaves, mask, scale=0.4)
+    else:
+        with use_backend(backend):
+            output = attend(*leaves, mask, scale=0.4)
+    torch.manual_seed(1)
+    output.backward(torch.randn(output.shape).to(output.dtype))
+    return [output.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
+
+
+@cases
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_fast_backends_err_no_more_than_twice_plain_pytorch(case: Any, dtype: torch.dtype) -> None:
+    T, S, G, mask = case
+    tensors = inputs(T, S, G, dtype)
+    exact = run([tensor.double() for tensor in tensors], mask(), "reference")
+    plain = run(tensors, mask(), "reference")
+    for backend in ("sdpa", None):
+        for what, *three in zip("oqkv", run(tensors, mask(), backend), plain, exact, strict=True):
+            assert_two_times(*three, what=f"{backend} {what}", scale=1.0)
+
+
+@cases
+def test_reference_is_the_textbook_formula(case: Any) -> None:
+    """softmax(Q K^T * scale) V, key by key, with nothing shared with the code under test."""
+    T, S, G, make = case
+    query, key, value = inputs(T, S, G, torch.float64)
+    mask = make()
+    output = attend(query, key, value, mask, scale=0.4)
+    allowed = mask.combined
+    for b in range(B):
+        for h in range(H):
+            shared = h // (H // G)
+            for t in range(T):
+                scores = key[b, shared] @ query[b, h, t] * 0.4
+                if mask.bias is not None:
+                    scores = scores + mask.bias[0, h, t]
+                if allowed is not None:
+                    row = allowed.expand(B, 1, T, S)[b, 0, t]
+                    scores = scores.masked_fill(~row, -torch.inf)
+                no_key = bool((scores == -torch.inf).all())
+                expected = torch.zeros(K) if no_key else scores.softmax(0) @ value[b, shared]
+                expected = expected.to(torch.float64)
+                torch.testing.assert_close(output[b, h, t], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", None])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("window", [None, 3])
+def test_queries_without_keys_bring_home_zeros(
+    backend: Any, dtype: torch.dtype, window: int | None
+) -> None:
+    T = 12
+    padding = torch.ones((B, T), dtype=torch.bool)
+    padding[1] = False
+    pattern = None if window is None else SlidingWindow(window)
+    output, *gradients = run(
+        inputs(T, T, H, dtype), Mask(T, T, CPU, padding=padding, pattern=pattern), backend
+    )
+    assert (output[1] == 0).all()
+    assert output[0].all()
+    for gradient in gradients:
+        assert (gradient[1] == 0).all()
+        assert torch.isfinite(gradient).all()
+
+
+def test_weights_sum_to_one_or_to_nothing() -> None:
+    query, key, _ = inputs(5, 9, H, torch.float32)
+    padding = keep(9)
+    padding[1] = False
+    result = weights(query, key, Mask(5, 9, CPU, padding=padding), scale=0.4)
+    torch.testing.assert_close(result[0].sum(-1), torch.ones(H, 5))
+    assert (result[1] == 0).all()
+    masked = weights(query, key, Mask(5, 9, CPU, padding=keep(9)), scale=0.4)
+    assert (masked[1, :, :, 4:] == 0).all()
+
+
+def test_variance_of_scores_is_the_head_size_and_scaling_takes_it_away() -> None:
+    torch.manual_seed(0)
+    for size in (16, 64):
+        query, key = torch.randn(1, 1, 600, size), torch.randn(1, 1, 600, size)
+        scores = query @ key.transpose(-2, -1)
+        assert scores.var().item() == pytest.approx(size, rel=0.05)
+        assert (scores * size**-0.5).var().item() == pytest.approx(1.0, rel=0.05)
+
+
+def test_attention_dropout_keeps_the_mean() -> None:
+    query, key, value = inputs(5, 6, H, torch.float64)
+    mask = Mask(5, 6, CPU)
+    torch.manual_seed(0)
+    mean = sum(attend(query, key, value, mask, scale=0.4, dropout=0.3) for _ in range(3000)) / 3000
+    torch.testing.assert_close(mean, attend(query, key, value, mask, scale=0.4), atol=0.06, rtol=0)
+
+
+def test_policy() -> None:
+    fp32, bf16 = (torch.zeros(1, 1, 8, 4, dtype=d) for d in (torch.float32, torch.bfloat16))
+    training = [tensor.requires_grad_() for tensor in (fp32.clone(), bf16.clone())]
+    short, long = Mask(8, 8, CPU), Mask(8, 2000, CPU)
+    learned = Mask(8, 8, CPU, bias=torch.zeros(1, 1, 8, 8, requires_grad=True))
+    assert choose_backend(fp32, short, 0.0) == choose_backend(bf16, short, 0.0) == "sdpa"
+    assert choose_backend(training[0], short, 0.0) == "sdpa"
+    assert choose_backend(training[1], short, 0.0) == "reference"
+    assert choose_backend(training[1], long, 0.0) == "sdpa"
+    assert choose_backend(training[0], short, 0.1) == "reference"
+    assert choose_backend(training[0], learned, 0.0) == "reference"
+    with use_backend("reference"):
+        assert choose_backend(fp32, short, 0.0) == "reference"
+
+
+def test_long_windows_are_computed_in_chunks_without_a_square_mask() -> None:
+    mask = Mask(400, 400, CPU, pattern=SlidingWindow(8), causal=True)
+    assert can_chunk(mask)
+    query, key, value = (torch.randn(1, 2, 400, 4) for _ in range(3))
+    attend(query, key, value, mask, scale=0.5)
+    assert "combined" not in mask.__dict__

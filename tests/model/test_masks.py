@@ -1,0 +1,69 @@
+"""Masks by hand, and what they become in each dtype."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gnomon.model.masks import Mask, look_ahead_mask, padding_mask
+from gnomon.model.patterns import BlockSparse, SlidingWindow
+
+CPU = torch.device("cpu")
+
+
+def test_look_ahead_is_aligned_at_the_last_token() -> None:
+    assert look_ahead_mask(3, 3, CPU)[0, 0].int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert look_ahead_mask(2, 4, CPU)[0, 0].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+def test_padding_and_look_ahead_combine_by_and() -> None:
+    padding = torch.tensor([[True, True, False], [True, False, False]])
+    assert padding_mask(padding).shape == (2, 1, 1, 3)
+    combined = Mask(3, 3, CPU, padding=padding, causal=True).combined
+    assert combined is not None
+    assert combined[:, 0].int().tolist() == [
+        [[1, 0, 0], [1, 1, 0], [1, 1, 0]],
+        [[1, 0, 0], [1, 0, 0], [1, 0, 0]],
+    ]
+
+
+def test_a_mask_that_hides_nothing_is_no_mask() -> None:
+    mask = Mask(3, 3, CPU, padding=torch.ones((2, 3), dtype=torch.bool))
+    assert mask.keep is None
+    assert mask.additive(torch.float32) is None
+
+
+def test_fused_look_ahead_only_where_it_says_everything() -> None:
+    padding = torch.tensor([[True, False, True]])
+    assert Mask(3, 3, CPU, causal=True).only_causal
+    assert not Mask(2, 3, CPU, causal=True).only_causal
+    assert not Mask(1, 1, CPU, causal=True).only_causal
+    assert not Mask(3, 3, CPU, causal=True, padding=padding).only_causal
+    assert not Mask(3, 3, CPU, causal=True, bias=torch.zeros(1, 1, 3, 3)).only_causal
+    assert not Mask(3, 3, CPU, causal=True, pattern=SlidingWindow(2)).only_causal
+
+
+def test_sliding_window_counts_the_token_itself() -> None:
+    mask = SlidingWindow(2).mask(4, 4, CPU, None)[0, 0].int()
+    assert mask.tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+
+
+def test_block_sparse_has_neighbouring_blocks_and_global_tokens() -> None:
+    mask = BlockSparse(2, 1).mask(8, 8, CPU, None)[0, 0].int().tolist()
+    assert mask[0] == [1] * 8  # global, sees all
+    assert mask[2] == [1, 1, 1, 1, 1, 1, 0, 0]
+    assert mask[7] == [1, 0, 0, 0, 1, 1, 1, 1]  # the first token is seen by all
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_masked_scores_are_the_smallest_finite_number_of_their_dtype(dtype: torch.dtype) -> None:
+    additive = Mask(2, 2, CPU, causal=True).additive(dtype)
+    assert additive is not None and additive.dtype == dtype
+    smallest = torch.finfo(dtype).min
+    assert additive[0, 0].tolist() == [[0.0, smallest], [0.0, 0.0]]
+
+
+def test_each_form_is_built_once() -> None:
+    mask = Mask(3, 3, CPU, causal=True)
+    assert mask.additive(torch.float32) is mask.additive(torch.float32)
+    assert mask.keep is mask.keep
