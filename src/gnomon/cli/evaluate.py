@@ -28,7 +28,7 @@ def evaluate(
 ) -> None:
     """Score a model; without files on a run's own test text, or else its validation text."""
     from gnomon import api
-    from gnomon.cli.report import score_table
+    from gnomon.cli.report import print_scores
 
     report = api.evaluate(
         model,
@@ -43,6 +43,6 @@ def evaluate(
     if json_:
         print_line(report.to_json().rstrip("\n"))
         return
-    console().print(score_table(report))
+    print_scores(report, console())
     for score in report.scores:
         print_line(f"{score.name}\t{score.value:.4f}\t{score.signature}")

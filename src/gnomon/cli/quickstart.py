@@ -88,15 +88,16 @@ def _write(corpus: Corpus, folder: Path) -> dict[str, Path]:
 def _show_examples(corpus: Corpus) -> None:
     from rich.table import Table
 
-    table = Table(title="What this model will know, one example each", title_justify="left")
-    table.add_column("kind", style="dim")
-    table.add_column("English")
+    from gnomon.quickstart import KINDS
+
+    table = Table(title="What this model will know", title_justify="left")
+    table.add_column("kind")
+    table.add_column("English, for example")
     table.add_column(corpus.language)
-    shown: set[str] = set()
-    for pair in corpus.train:
-        if pair.kind not in shown:
-            shown.add(pair.kind)
-            table.add_row(pair.kind, pair.source, pair.target)
+    for kind, words in KINDS.items():
+        examples = [pair for pair in corpus.train if pair.kind == kind and len(pair.source) < 36]
+        if examples:
+            table.add_row(words, examples[0].source, examples[0].target)
     console().print(table)
 
 
@@ -111,7 +112,7 @@ def _check(task: TranslationTask) -> None:
 
 def _evaluate(corpus: Corpus, run: Path) -> None:
     from gnomon import api
-    from gnomon.cli.report import score_table
+    from gnomon.cli.report import print_scores
     from gnomon.evaluation import NearestLine, copy_source
 
     sources = [pair.source for pair in corpus.test]
@@ -123,7 +124,7 @@ def _evaluate(corpus: Corpus, run: Path) -> None:
             "nearest training line": nearest.translate(sources),
         },
     )
-    console().print(score_table(report))
+    print_scores(report, console())
 
 
 def _show_translations(corpus: Corpus, translator: Translator) -> None:
@@ -139,18 +140,27 @@ def _show_translations(corpus: Corpus, translator: Translator) -> None:
         mark = "[green]exact[/]" if right else f"[yellow]expected: {pair.target}[/]"
         table.add_row(pair.source, translation.text, mark)
     console().print(table)
+    (far,) = translator.translate([FAR_EXAMPLE])
+    verdict = "far from its training text: do not trust it" if far.far else "not noticed as far"
+    console().print(f"And a line it cannot know: {FAR_EXAMPLE} → {far.text} [yellow]({verdict})[/]")
 
 
 def _say_what_next(corpus: Corpus, run: Path, seconds: float) -> None:
-    say = console().print
-    kinds = sorted({pair.kind for pair in corpus.train})
-    _step(6, f"Done in {seconds / 60:.1f} minutes. What it knows, and what to type next")
-    say(
-        f"It knows short phrases of these kinds and nothing else: {', '.join(kinds)}. "
-        "A line unlike those is translated all the same, but named as far from the training text:"
+    from gnomon.quickstart import LIMITS
+
+    def show(command: str) -> None:
+        console().print(f"  [bold]{command}[/]", highlight=False)
+
+    _step(6, f"Done in {seconds / 60:.1f} minutes. What to type next")
+    console().print(
+        f"The model knows the kinds of phrases listed at the start. {LIMITS} Such a line is "
+        "translated all the same, but named as far from the training text:"
     )
-    say(f'  [bold]echo "{corpus.test[0].source}" | gnomon translate {run}[/]', highlight=False)
-    say(f'  [bold]echo "{FAR_EXAMPLE}" | gnomon translate {run}[/]', highlight=False)
-    say("Your own two files, line i of one being the translation of line i of the other:")
-    say("  [bold]gnomon train small --src my.en --tgt my.de --run runs/mine[/]", highlight=False)
-    say("  [bold]gnomon translate runs/mine < input.txt > output.txt[/]", highlight=False)
+    show(f'echo "{corpus.test[0].source}" | gnomon translate {run}')
+    show(f'echo "{FAR_EXAMPLE}" | gnomon translate {run}')
+    console().print(
+        "Your own two files, line i of one being the translation of line i of the other:"
+    )
+    show("gnomon train small --src my.en --tgt my.de --run runs/mine")
+    show("gnomon evaluate runs/mine")
+    show("gnomon translate runs/mine < input.txt > output.txt")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from rich.console import Console
 from rich.table import Table
 
 from gnomon.evaluation import EvaluationReport, Score
 
 
-def score_table(report: EvaluationReport) -> Table:
+def print_scores(report: EvaluationReport, console: Console) -> None:
     """The model's scores, with those of the baselines beside them, and how each was measured."""
     table = Table(title=f"{len(report.lines):,} lines", title_justify="left")
     table.add_column("score")
     table.add_column("model", justify="right", style="bold")
     for name in report.baselines:
         table.add_column(name, justify="right")
-    table.add_column("signature", style="dim", overflow="fold")
     for score in report.scores:
         beside = [_value(score.name, scores) for scores in report.baselines.values()]
-        table.add_row(score.name, f"{score.value:.2f}", *beside, score.signature)
-    return table
+        table.add_row(score.name, f"{score.value:.2f}", *beside)
+    console.print(table)
+    for score in report.scores:
+        console.print(f"{score.name}: {score.signature}", style="dim", highlight=False)
 
 
 def _value(name: str, scores: list[Score]) -> str:
