@@ -78,6 +78,15 @@ def test_the_guilty_micro_batch_is_told_from_its_neighbours(tmp_path):
     assert "7" in message.split("lines [")[1].split("]")[0].split(", ")
 
 
+def test_the_second_look_draws_the_same_random_numbers(tmp_path):
+    """A NaN that one dropout mask in fifty brings about must not be gone when looked for."""
+    task = TinyTask(dropout=0.3)
+    poison = Poison(when=lambda: bool(torch.rand(()) < 0.02), forward=float("nan"))
+    task.model.inner = nn.Sequential(task.model.inner, poison)
+    message, _ = stopped(tmp_path, task, accumulate=3)
+    assert "first: the output of inner.1" in message
+
+
 def test_a_gradient_that_overflows_names_where(tmp_path):
     message, _ = stopped(tmp_path, PoisonedTask(backward=float("inf")))
     assert "first: the gradient of the output of inner.0" in message

@@ -8,6 +8,7 @@ from tiny_task import TinyTask, trainer
 
 from gnomon.errors import RecipeError
 from gnomon.training.events import Listener
+from gnomon.training.optimizer import OptimizerConfig
 from gnomon.training.run import RunFolder
 
 
@@ -111,6 +112,16 @@ def test_every_step_is_told_and_log_lines_average_over_tokens(tmp_path):
     assert 0 <= log.data_share <= 1
     assert recorder.starts[0].total_steps == 20
     assert len(recorder.outcomes) == recorder.closed == 1
+
+
+def test_gradients_are_clipped_before_the_step(tmp_path):
+    training = trainer(
+        tmp_path, max_steps=1, optimizer=OptimizerConfig(clip_norm=0.01, betas=(0.9, 0.98))
+    )
+    training.fit()
+    moments = [t for n, t in training.optimizer.state_tensors().items() if n.startswith("exp_avg/")]
+    # After one step the first moment is a tenth of the gradient that was used.
+    assert torch.cat([m.flatten() for m in moments]).norm().item() == pytest.approx(0.001, rel=1e-4)
 
 
 def test_the_learning_rate_is_the_schedule_of_the_step_counted_from_one(tmp_path):
