@@ -11,11 +11,11 @@ from gnomon.errors import ModelError
 class LayerCache:
     """One decoder layer's keys and values `[R, G, length, K]`: its own and the memory's.
 
-    The buffers double when full, so that appending a token copies only that token.
+    Appending copies. Buffers with spare room were measured: a third faster at 200 tokens without
+    reordering, but a third slower at 40 tokens with it, which is where beam search lives.
     """
 
     def __init__(self) -> None:
-        self.length = 0
         self.key: Tensor | None = None
         self.value: Tensor | None = None
         self.memory_key: Tensor | None = None
@@ -23,15 +23,15 @@ class LayerCache:
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add `[R, G, T, K]` keys and values; returns all so far."""
-        start, self.length = self.length, self.length + key.shape[2]
-        self.key = grown(self.key, key, start)
-        self.value = grown(self.value, value, start)
-        return self.key[:, :, : self.length], self.value[:, :, : self.length]
+        if self.key is not None and self.value is not None:
+            key = torch.cat((self.key, key), dim=2)
+            value = torch.cat((self.value, value), dim=2)
+        self.key, self.value = key, value
+        return key, value
 
     def reorder(self, rows: Tensor, memory_rows: Tensor | None) -> None:
         """Keep, repeat or drop rows; `memory_rows` None leaves the memory's as they are."""
         if self.key is not None and self.value is not None:
-            # With their spare room, or the next `append` would copy everything once more.
             self.key = self.key.index_select(0, rows)
             self.value = self.value.index_select(0, rows)
         if memory_rows is not None and self.memory_key is not None:
@@ -57,7 +57,8 @@ class Cache:
     @property
     def length(self) -> int:
         """How many tokens of each row are in the cache."""
-        return self.layers[0].length
+        key = self.layers[0].key
+        return 0 if key is None else key.shape[2]
 
     def extend(
         self, new: Tensor, keep: Tensor | None, memory_keep: Tensor | None
@@ -114,16 +115,3 @@ class Cache:
             self.keep = self.keep[rows]
         if memory_rows is not None and self.memory_keep is not None:
             self.memory_keep = self.memory_keep[rows]
-
-
-def grown(buffer: Tensor | None, new: Tensor, start: int) -> Tensor:
-    """`buffer` with `new` written from position `start` on, in a larger buffer if need be."""
-    end = start + new.shape[2]
-    if buffer is None or buffer.shape[2] < end:
-        capacity = max(16, 2 * start, end)
-        larger = new.new_empty((*new.shape[:2], capacity, new.shape[3]))
-        if buffer is not None:
-            larger[:, :, :start] = buffer[:, :, :start]
-        buffer = larger
-    buffer[:, :, start:end] = new
-    return buffer

@@ -59,7 +59,7 @@ class Mask:
         # A mask that hides nothing only slows the kernels down.
         hides = padding is not None and not (can_ask(padding) and bool(padding.all()))
         self.padding = padding if hides else None
-        self.causal = causal and num_queries > 1  # the last token sees all that there is
+        self.causal = causal and bool(num_queries > 1)  # the last token sees all that there is
         self.pattern = pattern
         self.limit = limit
         self.bias = bias
@@ -70,7 +70,7 @@ class Mask:
         """Whether look-ahead over T == S says it all, which fused kernels apply by themselves."""
         others = (self.padding, self.pattern, self.limit, self.bias)
         alone = all(other is None for other in others)
-        return self.causal and alone and self.num_queries == self.num_keys
+        return self.causal and alone and bool(self.num_queries == self.num_keys)
 
     @cached_property
     def combined(self) -> Tensor | None:

@@ -41,24 +41,30 @@ class SinusoidalPosition(nn.Module):
 
     def forward(self, positions: Tensor, largest: int) -> Tensor:
         """fp32 `[..., D]` at `positions [...]`, of which `largest` is an upper bound."""
+        if torch.compiler.is_compiling():
+            return sinusoids(positions, self.d_model, self.layout)
         # Modules hold no table: nothing to lose on the way through a meta device, nothing that
         # `.to(bfloat16)` could round.
         length = 1 << max(largest, 127).bit_length()
         return sinusoidal_table(length, self.d_model, self.layout, positions.device)[positions]
 
 
+def sinusoids(positions: Tensor, d_model: int, layout: str) -> Tensor:
+    """Sines and cosines of `positions [...]`, fp32 `[..., D]`, phases computed in float64."""
+    evens = torch.arange(0, d_model, 2, dtype=torch.float64, device=positions.device)
+    phases = positions[..., None] * 10_000.0 ** (-evens / d_model)
+    waves = (phases.sin(), phases.cos())
+    if layout == "halves":
+        return torch.cat(waves, dim=-1).float()
+    return torch.stack(waves, dim=-1).flatten(-2).float()
+
+
 @lru_cache(maxsize=16)
 def sinusoidal_table(length: int, d_model: int, layout: str, device: torch.device) -> Tensor:
-    """Sinusoids of positions 0 … length - 1, fp32 `[length, D]`, phases computed in float64."""
+    """`sinusoids` of the positions 0 … length - 1, kept for the next forward."""
+    # Made outside inference mode, because training may use the same table later.
     with torch.inference_mode(False), torch.no_grad():
-        exponents = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
-        phases = torch.arange(length, dtype=torch.float64)[:, None] * 10_000.0**-exponents
-        waves = (phases.sin(), phases.cos())
-        if layout == "halves":
-            table = torch.cat(waves, dim=-1)
-        else:
-            table = torch.stack(waves, dim=-1).flatten(-2)
-        return table.float().to(device)
+        return sinusoids(torch.arange(length), d_model, layout).to(device)
 
 
 class LearnedPosition(nn.Module):

@@ -117,6 +117,8 @@ def angles(config: RopeConfig, head_size: int, positions: Tensor, length: int | 
 
 def cached_angles(config: RopeConfig, head_size: int, positions: Tensor, largest: int) -> Tensor:
     """`angles` at `positions`, of which `largest` is an upper bound, looked up in a kept table."""
+    if torch.compiler.is_compiling():
+        return angles(config, head_size, positions, largest + 1)
     length = 1 << max(largest, 127).bit_length()
     return angle_table(config, head_size, length, positions.device)[:, positions]
 
