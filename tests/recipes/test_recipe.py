@@ -119,6 +119,8 @@ def test_all_errors_are_reported_at_once() -> None:
         (["tokenizer.joint=false"], ["model.tie"]),
         (["model.family=decoder"], ["model.family"]),
         (["name=a/b"], ["folder name"]),
+        (["training.best_metric=ter"], ["best_metric", "nll, bleu, chrf, exact_match"]),
+        (["training.best_metric=bleu"], ["best_mode"]),
     ],
 )
 def test_broken_rules_are_named(overrides: list[str], names: list[str]) -> None:

@@ -51,6 +51,17 @@ class Recipe:
                 "model.tie = 'all' shares one table between source and target, which needs one "
                 "vocabulary; seen: tokenizer.joint = false; mend: tie = 'decoder' or joint = true"
             )
+        measured = ("nll", *self.evaluation.metrics)
+        if self.training.best_metric not in measured:
+            found.append(
+                f"training.best_metric must be one that validation measures; seen: "
+                f"{self.training.best_metric!r}; mend: one of {', '.join(measured)}"
+            )
+        elif (self.training.best_metric == "nll") != (self.training.best_mode == "min"):
+            found.append(
+                "training.best_mode must be 'min' for nll and 'max' for scores; seen: "
+                f"{self.training.best_mode!r} for {self.training.best_metric}"
+            )
         return found
 
     def unused(self) -> list[str]:
