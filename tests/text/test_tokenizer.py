@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -189,6 +190,16 @@ def test_many_characters_leave_room_for_words(kind):
     assert tokenizer.vocab_size <= 1000
     assert "我们去公园" in tokenizer.pieces(range(tokenizer.vocab_size))
     assert_lossless(tokenizer, lines)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("byte_fallback", [True, False])
+@pytest.mark.parametrize("room", [6, 8, 20, 40])
+def test_tiny_vocabularies_end_and_fit(kind, byte_fallback, room):
+    """The unigram trainer prunes for ever where characters leave no room for pieces."""
+    config = TokenizerConfig(kind=kind, byte_fallback=byte_fallback, vocab_size=1000)
+    config = replace(config, vocab_size=config.num_reserved + room)
+    assert Tokenizer.train(CORPUS, config).vocab_size <= config.vocab_size
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -128,7 +128,7 @@ class Tokenizer:
             raise DataError(
                 "a tokenizer needs text to learn from",
                 seen=f"{sum(counts.values())} characters, none of them frequent enough",
-                mend="give more text, or lower tokenizer.min_frequency",
+                mend="give more text, lower tokenizer.min_frequency, or raise tokenizer.vocab_size",
             )
         rare = counts.keys() - alphabet
         # A rare character leaves a gap, or its neighbours would be learned as one piece.
@@ -239,8 +239,9 @@ def _alphabet(counts: Counter[str], config: TokenizerConfig) -> set[str]:
     """Choose the characters that get ids of their own, most frequent first."""
     room = config.vocab_size - config.num_reserved
     # With bytes to fall back on, half the room is kept for pieces of several characters: Chinese
-    # has thousands of characters, and most of them are rarer than most words.
-    limit = max(1, room // 2) if config.byte_fallback else room
+    # has thousands of characters, and most of them are rarer than most words. The unigram trainer
+    # never ends where single characters fill the room.
+    limit = room if config.kind == "bpe" and not config.byte_fallback else room // 2
     frequent = [item for item in counts.items() if item[1] >= config.min_frequency]
     frequent.sort(key=lambda item: (-item[1], item[0]))
     return {character for character, _ in frequent[:limit]} - {*_DROPPED}
