@@ -121,6 +121,10 @@ def test_all_errors_are_reported_at_once() -> None:
         (["name=a/b"], ["folder name"]),
         (["training.best_metric=ter"], ["best_metric", "nll, bleu, chrf, exact_match"]),
         (["training.best_metric=bleu"], ["best_mode"]),
+        (
+            ["model.position.kind=rope", "model.position.rope.scaling=dynamic_ntk"],
+            ["dynamic_ntk"],
+        ),
     ],
 )
 def test_broken_rules_are_named(overrides: list[str], names: list[str]) -> None:

@@ -51,6 +51,12 @@ class Recipe:
                 "model.tie = 'all' shares one table between source and target, which needs one "
                 "vocabulary; seen: tokenizer.joint = false; mend: tie = 'decoder' or joint = true"
             )
+        rope = self.model.position.rope
+        if self.model.position.kind == "rope" and rope.scaling == "dynamic_ntk":
+            found.append(
+                "model.position.rope.scaling must not depend on the longest text of a batch, or "
+                "a translation would depend on its neighbours; seen: dynamic_ntk; mend: ntk or yarn"
+            )
         measured = ("nll", *self.evaluation.metrics)
         if self.training.best_metric not in measured:
             found.append(

@@ -128,7 +128,7 @@ class Translator:
     def _decode(self, sources: list[list[int]], config: SearchConfig) -> list[list[Hypothesis]]:
         source = padded([[*ids, EOS_ID] for ids in sources]).to(self.device)
         limits = config.max_lengths(len(ids) + 1 for ids in sources)
-        scorer = EncoderDecoderScorer(self.model, source, max_length=max(limits))
+        scorer = EncoderDecoderScorer(self.model, source)
         ids = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID}
         if config.beam == 1:
             return [[best] for best in greedy_search(scorer, config, max_lengths=limits, **ids)]
