@@ -22,7 +22,7 @@ ENGLISH = Locale("en")
 BRITISH = Locale("en", "GB")
 
 
-class Unsayable(Exception):  # noqa: N818 - a signal between these modules, never shown
+class Unsayable(Exception):
     """The target language has no right way, or none we know, to say this phrase."""
 
 
