@@ -186,5 +186,7 @@ def test_asking_for_what_a_family_does_not_have() -> None:
         Transformer(replace(BASE, family="encoder")).decode(ids)
     with pytest.raises(ModelError, match="target"):
         Transformer(BASE)(ids)
+    with pytest.raises(ModelError, match="memory"):
+        Transformer(BASE).decode(ids)
     with pytest.raises(ModelError, match="head"):
         Transformer(CONFIGS["encoder_headless"])(ids)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from model_configs import CONFIGS
 from torch.export import Dim, export
 
 from gnomon.model import Transformer
+from model_configs import CONFIGS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["base", "t5", "rope_yarn", "sliding_window"])
 @torch.no_grad()
 def test_exported_models_compute_the_same_for_other_sizes(name: str) -> None:
