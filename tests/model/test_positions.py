@@ -10,7 +10,7 @@ import torch
 
 from gnomon.errors import ModelError
 from gnomon.model import RelativeConfig, RopeConfig, Transformer
-from gnomon.model.positions import SinusoidalPosition, sinusoidal_table
+from gnomon.model.positions import SinusoidalPosition, sinusoidal_table, sinusoids
 from gnomon.model.rope import Rotation, angles, cached_angles, frequencies
 from gnomon.model.score_bias import AlibiBias, RelativeBias, alibi_slopes
 from model_configs import BASE, CONFIGS, changed
@@ -30,6 +30,13 @@ def test_sinusoids_follow_the_formula_at_any_position(position: int) -> None:
         assert halves[i] == row[2 * i]
         assert halves[D // 2 + i] == row[2 * i + 1]
     assert row.abs().max() <= 1
+
+
+def test_kept_sinusoids_are_the_computed_ones() -> None:
+    for last in (5, 127, 128, 16_383, 16_384):
+        positions = torch.tensor([[0, 3, last], [7, 8, 9]])
+        kept = SinusoidalPosition(16, "interleaved")(positions, last)
+        assert torch.equal(kept, sinusoids(positions, 16, "interleaved"))
 
 
 @pytest.mark.parametrize("shift", [1, 7, 300])

@@ -125,10 +125,10 @@ class CrossAttention(Attention):
 
     def __init__(self, config: AttentionConfig, d_model: int) -> None:
         super().__init__(config, d_model)
-        query_size, *shared_sizes = self.sizes()
+        query_size, key_size, value_size = self.sizes()
         self.query = FusedLinear(d_model, (query_size,), (config.bias_query_key,))
         biases = (config.bias_query_key, config.bias_value)
-        self.key_value = FusedLinear(d_model, (shared_sizes[0], shared_sizes[1]), biases)
+        self.key_value = FusedLinear(d_model, (key_size, value_size), biases)
 
     def forward(
         self, x: Tensor, memory: Tensor | None, mask: Mask, cache: LayerCache | None

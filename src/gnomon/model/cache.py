@@ -60,6 +60,11 @@ class Cache:
         key = self.layers[0].key
         return 0 if key is None else key.shape[2]
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether the encoder's keys and values are in the cache."""
+        return self.layers[0].memory_key is not None
+
     def extend(
         self, new: Tensor, keep: Tensor | None, memory_keep: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:

@@ -13,6 +13,8 @@ from gnomon.model.norm import NormConfig
 from gnomon.model.positions import PositionConfig
 from gnomon.model.problems import find_problems
 
+StackName = Literal["encoder", "decoder"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
@@ -62,7 +64,7 @@ class TransformerConfig:
         }
         return tuple(role for role, used in uses.items() if used)
 
-    def residual_scales(self, stack: Literal["encoder", "decoder"]) -> tuple[float, float]:
+    def residual_scales(self, stack: StackName) -> tuple[float, float]:
         """DeepNorm's alpha and beta (Wang et al., 2022, table 1); (1, 1) for other placements."""
         if self.norm.placement != "deepnorm":
             return 1.0, 1.0

@@ -31,6 +31,10 @@ class PositionConfig:
     relative: RelativeConfig = field(default_factory=RelativeConfig)
 
 
+# Sinusoids further out are computed anew each time; in tokens.
+LONGEST_TABLE = 1 << 14
+
+
 class SinusoidalPosition(nn.Module):
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos of the same (Vaswani, §3.5)."""
 
@@ -41,7 +45,7 @@ class SinusoidalPosition(nn.Module):
 
     def forward(self, positions: Tensor, largest: int) -> Tensor:
         """fp32 `[..., D]` at `positions [...]`, of which `largest` is an upper bound."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or largest >= LONGEST_TABLE:
             return sinusoids(positions, self.d_model, self.layout)
         # Modules hold no table: nothing to lose on the way through a meta device, nothing that
         # `.to(bfloat16)` could round.

@@ -91,12 +91,11 @@ class Stack(nn.Module):
         cache: Cache | None,
     ) -> Mask | None:
         """Padding of the memory; None for a stack that has no memory."""
-        key = memory
-        if cache is not None and cache.layers[0].memory_key is not None:
-            key = cache.layers[0].memory_key
-        if key is None:
+        kept = None if cache is None else cache.layers[0].memory_key  # [B, G, S', K]
+        source = memory if kept is None else kept
+        if source is None:
             return None
-        return Mask(num_queries, key.shape[-2], key.device, padding=memory_keep)
+        return Mask(num_queries, source.shape[-2], source.device, padding=memory_keep)
 
     def rotation(
         self, positions: Tensor, largest: int, keep: Tensor | None, cache: Cache | None

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from gnomon.errors import ModelError
 from gnomon.model.cache import Cache
-from gnomon.model.config import TransformerConfig
+from gnomon.model.config import StackName, TransformerConfig
 from gnomon.model.embedding import Embedding, table_owners
 from gnomon.model.head import Head
 from gnomon.model.init import initialise
@@ -58,18 +58,18 @@ class Transformer(nn.Module):
             config.embedding, config.position, config.norm, config.d_model, config.dropout
         )
 
-    def _stack(self, name: str) -> Stack:
+    def _stack(self, name: StackName) -> Stack:
         config = self.config
+        is_decoder = name == "decoder"
         layer = LayerConfig(
             d_model=config.d_model,
             attention=config.attention,
             feedforward=config.feedforward,
             norm=config.norm,
             dropout=config.dropout,
-            cross=name == "decoder" and config.has_encoder(),
-            alpha=config.residual_scales("decoder" if name == "decoder" else "encoder")[0],
+            cross=is_decoder and config.has_encoder(),
+            alpha=config.residual_scales(name)[0],
         )
-        is_decoder = name == "decoder"
         num_layers = config.num_decoder_layers if is_decoder else config.num_encoder_layers
         return Stack(layer, num_layers, config.position, causal=is_decoder)
 
@@ -176,6 +176,13 @@ class Transformer(nn.Module):
         if self.decoder is None or self.target_embedding is None:
             raise ModelError(
                 "This model has no decoder.", seen="family encoder", mend="use model.encode."
+            )
+        remembers = cache is not None and cache.has_memory
+        if self.encoder is not None and memory is None and not remembers:
+            raise ModelError(
+                "The decoder of an encoder-decoder needs the encoder's output.",
+                mend="pass model.encode(source) as memory; only a cache that has seen it may go "
+                "without.",
             )
         past = 0
         if cache is not None:
