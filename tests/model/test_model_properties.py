@@ -176,16 +176,21 @@ def test_prompts_padded_on_the_left_continue_like_prompts_alone(config: Transfor
     prompts = [texts(1, 5, seed=1), texts(1, 2, seed=2)]
     going_on = texts(2, 3, seed=3)
     ids = torch.cat([F.pad(prompt, (5 - prompt.shape[1], 0)) for prompt in prompts])
-    cache = model.new_cache(max_length=8)
+    cache = model.new_cache(max_length=9)
     model.decode(ids, keep=ids != 0, cache=cache)
     together = torch.cat(
         [model.decode(part, cache=cache) for part in going_on.split(1, dim=1)], dim=1
     )
+    expected = []
     for row, prompt in enumerate(prompts):
-        alone = model.new_cache(max_length=8)
+        alone = model.new_cache(max_length=9)
         model.decode(prompt, cache=alone)
-        expected = model.decode(going_on[row : row + 1], cache=alone)
-        torch.testing.assert_close(together[row : row + 1], expected, **EXACT)
+        expected.append(model.decode(going_on[row : row + 1], cache=alone))
+        torch.testing.assert_close(together[row : row + 1], expected[row], **EXACT)
+        expected[row] = model.decode(torch.tensor([[7]]), cache=alone)
+    cache.reorder(torch.tensor([1, 0]))
+    swapped = model.decode(torch.tensor([[7], [7]]), cache=cache)
+    torch.testing.assert_close(swapped, torch.cat(expected[::-1]), **EXACT)
 
 
 @every
