@@ -42,6 +42,12 @@ class RunError(GnomonError):
     """A run folder is locked, finished, foreign or damaged."""
 
 
+class CheckError(GnomonError):
+    """A check or gate failed: the input is fine, the result is not."""
+
+    exit_code = 1
+
+
 class TrainingStopped(GnomonError):
     """Training had to stop (NaN, full disk …); the last good checkpoint is named."""
 

@@ -17,18 +17,19 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` that takes its place when the block ends well.
 
     Everything in it is flushed to disk before the rename, so after a crash or power cut `path`
-    is either the old folder, the new folder or absent, never a mixture. If the block raises,
-    the temporary folder is removed and `path` stays as it was.
+    is either the old folder, the new folder or absent, never a mixture. Absent it can be only
+    where an old folder was being replaced, which then lies beside it under a name that begins with
+    `.{path.name}.` and ends in `.old`. If the block raises, `path` stays as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     temporary.chmod(0o755)  # mkdtemp makes it private; a result is not a secret
+    retired: Path | None = None
     try:
         yield temporary
         for file in temporary.rglob("*"):
             sync(file)
         sync(temporary)
-        retired: Path | None = None
         if path.exists():
             retired = temporary.with_name(temporary.name + ".old")
             path.rename(retired)
@@ -37,6 +38,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         if retired is not None:
             shutil.rmtree(retired)
     except BaseException:
+        if retired is not None and retired.exists() and not path.exists():
+            retired.rename(path)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 

@@ -139,6 +139,10 @@ def test_keys_without_effect_warn() -> None:
         load_recipe("tiny", ["schedule.factor=2.0"])
     with pytest.warns(RecipeWarning, match=r"model\.vocab_size"):
         load_recipe("tiny", ["model.vocab_size=100"])
+    with pytest.warns(RecipeWarning, match=r"model\.attention\.window"):
+        load_recipe("tiny", ["model.attention.window=8"])
+    with pytest.warns(RecipeWarning, match=r"decoding\.alpha"):
+        load_recipe("tiny", ["decoding.length_penalty=none", "decoding.alpha=1.0"])
 
 
 def test_paths_belong_to_the_files_folder_and_overrides_to_the_callers(

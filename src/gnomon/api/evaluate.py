@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.api.claim import read_run_recipe
 from gnomon.api.load import load, model_folder
 from gnomon.errors import DataError
 from gnomon.evaluation import EvaluationConfig, EvaluationReport
 from gnomon.files import write_atomically
-from gnomon.recipes import Recipe, load_recipe
+from gnomon.recipes import Recipe
 from gnomon.tasks import evaluate_translator
 from gnomon.text import ParallelCorpus, open_corpora
 from gnomon.training import RunFolder
@@ -43,7 +47,7 @@ def evaluate(
     """
     folder = model_folder(model, checkpoint)
     run = _run_of(folder)
-    recipe = None if run is None else load_recipe(run.recipe_path)
+    recipe = None if run is None else read_run_recipe(run)
     corpus = _corpus(recipe, source, reference, data)
     translator = load(folder, device=device)
     report = evaluate_translator(
@@ -54,8 +58,16 @@ def evaluate(
         baselines=baselines,
         **search,
     )
+    about = {
+        "model": str(folder),
+        "files": [str(path) for path in corpus.files],
+        "text": corpus.fingerprint,
+        "search": asdict(translator.search_config(search)),
+    }
+    report = replace(report, about=about)
     if run is not None:
-        name = f"{folder.name}-{corpus.name}-{corpus.fingerprint[:8]}.json"
+        key = hashlib.sha256(json.dumps([about["text"], about["search"]]).encode()).hexdigest()
+        name = f"{folder.name}-{corpus.name}-{key[:8]}.json"
         write_atomically(run.path / "evaluations" / name, report.to_json())
     return report
 

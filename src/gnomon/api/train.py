@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gnomon import __version__
+from gnomon.api.claim import claim, first_model, sign_manifest
 from gnomon.api.load import model_folder
-from gnomon.errors import RecipeError, RunError
-from gnomon.files import write_atomically
-from gnomon.model import Transformer, TransformerConfig
-from gnomon.recipes import Recipe, difference, load_recipe, to_toml
+from gnomon.errors import RecipeError
+from gnomon.recipes import Recipe, load_recipe
 from gnomon.tasks import (
     Preparation,
     TranslationTask,
@@ -106,19 +101,24 @@ def train(
 
     Raises:
         RecipeError, DataError: the recipe or the text cannot be used.
-        RunError: the run is locked, or holds a training of another recipe.
+        RunError: the run is locked, or began with another recipe, text or model.
         TrainingStopped: NaN or infinity, or the disk is full.
     """
     recipe = read_recipe(recipe, source=source, target=target, data=data, overrides=overrides)
     folder = RunFolder(run_path(recipe, run))
     with folder.lock():
-        _claim(folder, recipe)
-        base = None if start_from is None else load_translator(model_folder(start_from))
-        tokenizers = None if base is None else base.tokenizers
+        claim(folder, recipe)
+        continued = folder.state() is not None
+        base = None
+        if start_from is not None and not continued:
+            base = load_translator(model_folder(start_from))
+        tokenizers = base.tokenizers if base else None
+        if continued:  # whatever the text says now, the weights belong to this vocabulary
+            tokenizers = TokenizerPair.load(folder.last())
         preparation = _prepare(recipe, folder.path, tokenizers, say)
+        sign_manifest(folder, recipe, preparation, start_from)
         torch.manual_seed(recipe.training.seed)
-        config = fill_vocabulary(recipe.model, preparation.tokenizers)
-        model = Transformer(config) if base is None else base.model
+        model = first_model(recipe, preparation.tokenizers, base)
         task = TranslationTask(
             model,
             preparation,
@@ -139,8 +139,7 @@ def train(
             validate=None if preparation.corpora.valid is None else task.validate,
             listeners=[TensorBoardLog(folder.tensorboard_path), *listeners],
         )
-        _write_manifest(folder, recipe, preparation, start_from)
-        if folder.state() is None:
+        if not continued:
             before_start(task)
         outcome = trainer.fit()
     return Training(folder.path, recipe, outcome)
@@ -149,14 +148,6 @@ def train(
 def run_path(recipe: Recipe, run: str | Path | None) -> Path:
     """Where a run of `recipe` goes."""
     return Path(run) if run is not None else Path("runs") / recipe.name
-
-
-def fill_vocabulary(config: TransformerConfig, tokenizers: TokenizerPair) -> TransformerConfig:
-    """The model's configuration with the sizes of the vocabularies that were really learned."""
-    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-    return replace(
-        config, vocab_size=sizes[0], target_vocab_size=None if tokenizers.joint else sizes[1]
-    )
 
 
 _DATA_FILES = (
@@ -169,46 +160,3 @@ def _prepare(recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: S
     # Beside the runs, so that runs on the same text share their token stores.
     cache = run.resolve().parent / ".prepared"
     return prepare_translation(recipe.data, recipe.tokenizer, cache, tokenizers=tokenizers, say=say)
-
-
-def _claim(folder: RunFolder, recipe: Recipe) -> None:
-    """Make the run this recipe's, or find that it already is; refuse any other."""
-    if not folder.recipe_path.exists():
-        if folder.exists():
-            raise RunError("a run must hold its recipe", seen=f"{folder.path} has no recipe.toml")
-        write_atomically(folder.recipe_path, to_toml(recipe))
-        return
-    if changes := difference(load_recipe(folder.recipe_path), recipe):
-        listing = "\n    ".join(changes)
-        raise RunError(
-            f"{folder.path} holds a training of another recipe",
-            seen=f"differences (there → here):\n    {listing}",
-            mend="train elsewhere with --run DIR, or fine-tune this run's model with "
-            f"--run DIR --from {folder.path}",
-        )
-
-
-def _write_manifest(
-    folder: RunFolder, recipe: Recipe, preparation: Preparation, start_from: str | Path | None
-) -> None:
-    """What it takes to reproduce the run's numbers, beside the recipe."""
-    if folder.manifest_path.exists():
-        return
-    manifest = {
-        "format_version": 1,
-        "gnomon": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "platform": platform.platform(),
-        "cpu_threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "seed": recipe.training.seed,
-        "start_from": None if start_from is None else str(start_from),
-        "data": {
-            "train": preparation.corpora.train.fingerprint,
-            "valid": preparation.corpora.valid and preparation.corpora.valid.fingerprint,
-        },
-        "tokenizer": preparation.tokenizers.fingerprint,
-        "command": sys.argv,
-    }
-    write_atomically(folder.manifest_path, json.dumps(manifest, indent=2) + "\n")

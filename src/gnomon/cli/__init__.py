@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 from gnomon.errors import GnomonError
 
@@ -15,6 +16,7 @@ def main() -> None:
     """Run the command line; a user's mistake ends with its message, never a traceback."""
     from gnomon.cli.app import app
 
+    warnings.showwarning = _show_warning
     try:
         app(prog_name="gnomon")
     except GnomonError as error:
@@ -27,6 +29,13 @@ def main() -> None:
         # so that the interpreter's own flush at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning is a sentence for the user; where in our code it arose says nothing to them."""
+    from gnomon.cli.console import console
+
+    console().print(f"[yellow]warning:[/] {_escaped(str(message))}", highlight=False)
 
 
 def _escaped(text: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import cache
-from typing import Any
 
 from rich.console import Console
 
@@ -16,11 +14,11 @@ def console() -> Console:
     return Console(stderr=True, soft_wrap=True)
 
 
+def say(text: str) -> None:
+    """A plain sentence for a person; it may hold paths and text with square brackets."""
+    console().print(text, markup=False, highlight=False)
+
+
 def print_line(text: str) -> None:
     """One result line to stdout: UTF-8, ended by a single newline, whatever the platform."""
     sys.stdout.buffer.write(text.encode("utf-8", errors="replace") + b"\n")
-
-
-def print_json(value: Any) -> None:
-    """One JSON value to stdout, on one line."""
-    print_line(json.dumps(value, ensure_ascii=False))

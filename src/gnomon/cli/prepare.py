@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console
+from gnomon.cli.console import say
 
 
 def prepare(
@@ -25,4 +25,4 @@ def prepare(
     from gnomon import api
 
     loaded = api.read_recipe(recipe, source=src, target=tgt, data=data, overrides=set_ or [])
-    api.prepare(loaded, run=run, say=console().print)
+    api.prepare(loaded, run=run, say=say)

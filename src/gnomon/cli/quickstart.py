@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
-from gnomon.cli.console import console
+from gnomon.cli.console import console, say
 
 if TYPE_CHECKING:
     from gnomon.quickstart import Corpus
@@ -51,7 +52,7 @@ def quickstart(
         overrides=[f"data.{split}tsv='{path.resolve()}'" for split, path in files.items()],
         run=folder,
         listeners=[TrainingProgress(console())],
-        say=console().print,
+        say=say,
         before_start=before_start,
     )
     if not training.outcome.finished:
@@ -97,17 +98,25 @@ def _show_examples(corpus: Corpus) -> None:
     for kind, words in KINDS.items():
         examples = [pair for pair in corpus.train if pair.kind == kind and len(pair.source) < 36]
         if examples:
-            table.add_row(words, examples[0].source, examples[0].target)
+            table.add_row(words, escape(examples[0].source), escape(examples[0].target))
     console().print(table)
 
 
 def _check(task: TranslationTask) -> None:
+    from gnomon.errors import CheckError
     from gnomon.training import check_sanity
 
     _step(2, "Sanity checks on the untrained model")
-    for check in check_sanity(task):
+    checks = check_sanity(task)
+    for check in checks:
         mark = "[green]ok  [/]" if check.passed else "[bold red]FAIL[/]"
         console().print(f"{mark} {check.title} [dim]({check.evidence})[/]", highlight=False)
+    if failed := [check.title for check in checks if not check.passed]:
+        raise CheckError(
+            "an untrained model must pass every sanity check",
+            seen=f"not so: {'; '.join(failed)}",
+            mend="this is a fault of gnomon or of the installation: please report it",
+        )
 
 
 def _evaluate(corpus: Corpus, run: Path) -> None:
@@ -137,12 +146,14 @@ def _show_translations(corpus: Corpus, translator: Translator) -> None:
     found = translator.translate([pair.source for pair in pairs])
     for pair, translation in zip(pairs, found, strict=True):
         right = translation.text == pair.target
-        mark = "[green]exact[/]" if right else f"[yellow]expected: {pair.target}[/]"
-        table.add_row(pair.source, translation.text, mark)
+        mark = "[green]exact[/]" if right else f"[yellow]expected: {escape(pair.target)}[/]"
+        table.add_row(escape(pair.source), escape(translation.text), mark)
     console().print(table)
     (far,) = translator.translate([FAR_EXAMPLE])
     verdict = "far from its training text: do not trust it" if far.far else "not noticed as far"
-    console().print(f"And a line it cannot know: {FAR_EXAMPLE} → {far.text} [yellow]({verdict})[/]")
+    console().print(
+        f"And a line it cannot know: {FAR_EXAMPLE} → {escape(far.text)} [yellow]({verdict})[/]"
+    )
 
 
 def _say_what_next(corpus: Corpus, run: Path, seconds: float) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console
+from gnomon.cli.console import console, say
 
 
 def train(
@@ -40,7 +40,7 @@ def train(
         run=run,
         start_from=from_,
         listeners=[TrainingProgress(console())],
-        say=console().print,
+        say=say,
     )
     outcome = training.outcome
     if outcome.finished:

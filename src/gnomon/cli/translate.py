@@ -38,6 +38,11 @@ def translate(
     alpha: Annotated[
         float | None, typer.Option(help="Exponent of the gnmt length penalty.")
     ] = None,
+    max_length_factor: Annotated[
+        float | None,
+        typer.Option(help="Longest output in tokens: this times the input's length …"),
+    ] = None,
+    max_length_offset: Annotated[int | None, typer.Option(help="… plus this.")] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: text, scores, alternatives.")
     ] = False,
@@ -61,7 +66,14 @@ def translate(
             mend="add --json to see the alternatives",
         )
     translator = api.load(model, checkpoint=checkpoint, device=device)
-    settings = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "alpha": alpha}
+    settings = {
+        "beam": beam,
+        "nbest": nbest,
+        "length_penalty": length_penalty,
+        "alpha": alpha,
+        "max_length_factor": max_length_factor,
+        "max_length_offset": max_length_offset,
+    }
     interactive = input_ is None and sys.stdin.isatty()
     if interactive:
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
@@ -124,7 +136,13 @@ def _destination(output: Path | None) -> Iterator[BinaryIO]:
     if output is None:
         yield sys.stdout.buffer
         return
+    if (
+        output.exists() and not output.is_file()
+    ):  # /dev/null, a named pipe: written to, not replaced
+        with output.open("wb") as file:
+            yield file
+        return
     from gnomon.files import atomic_file
 
-    with atomic_file(output) as file:
+    with atomic_file(output.resolve()) as file:
         yield file

@@ -49,6 +49,12 @@ class SearchConfig:
         factor, offset = self.max_length_factor, self.max_length_offset
         return [max(1, math.ceil(factor * length) + offset) for length in source_lengths]
 
+    def unused(self) -> list[str]:
+        """Fields set away from their default that the others leave without effect."""
+        if self.length_penalty != "gnmt" and self.alpha != type(self)().alpha:
+            return [f"decoding.alpha has no effect with length_penalty = {self.length_penalty!r}"]
+        return []
+
     def problems(self) -> list[str]:
         """Everything wrong with these values: the rule, the value seen and the mend."""
         found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gnomon.errors import DataError
@@ -35,11 +35,13 @@ class EvaluationReport:
         scores: in the order of the configuration.
         baselines: by name ("copy", "nearest"), the scores of a baseline on the same lines.
         lines: one per reference, in order, blank lines included.
+        about: what else it takes to get these scores again, such as checkpoint and search.
     """
 
     scores: list[Score]
     baselines: dict[str, list[Score]]
     lines: list[EvaluatedLine]
+    about: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Score:
         """The score of that name; KeyError where it was not taken."""
@@ -52,6 +54,7 @@ class EvaluationReport:
         """Strict JSON, readable, one line of it per line of text; what is not finite is null."""
         head = {
             "format_version": FORMAT_VERSION,
+            "about": self.about,
             "num_lines": len(self.lines),
             "scores": [_plain(score) for score in self.scores],
             "baselines": {

@@ -11,7 +11,7 @@ from gnomon.model.feedforward import FeedForwardConfig
 from gnomon.model.head import HeadConfig
 from gnomon.model.norm import NormConfig
 from gnomon.model.positions import PositionConfig
-from gnomon.model.problems import find_problems
+from gnomon.model.problems import find_problems, find_unused
 
 StackName = Literal["encoder", "decoder"]
 
@@ -47,6 +47,10 @@ class TransformerConfig:
         """Number of logits."""
         return self.target_vocab_size or self.vocab_size
 
+    def max_positions(self) -> int | None:
+        """The longest text in tokens that the positions reach; None where they have no end."""
+        return self.position.max_length if self.position.kind == "learned" else None
+
     def has_encoder(self) -> bool:
         """Whether there is an encoder stack."""
         return self.family != "decoder"
@@ -80,3 +84,7 @@ class TransformerConfig:
     def problems(self) -> list[str]:
         """Everything that cannot work, one sentence each with the value seen and the mend."""
         return find_problems(self)
+
+    def unused(self) -> list[str]:
+        """Keys that the others leave without effect, one sentence each."""
+        return find_unused(self)

@@ -1,4 +1,4 @@
-"""Which choices of a `TransformerConfig` cannot work, alone or together."""
+"""Which choices of a `TransformerConfig` cannot work, and which do nothing beside the others."""
 
 from __future__ import annotations
 
@@ -135,3 +135,38 @@ def table_problems(config: TransformerConfig) -> list[str]:
             f"model.head.kind = none is for encoders, seen family {config.family}; use linear."
         )
     return found
+
+
+# Keys that only some values of another key read: key → (the other key, the values that read it).
+_READ_BY = {
+    "attention.window": ("attention.pattern", ("sliding_window",)),
+    "attention.block_size": ("attention.pattern", ("block_sparse",)),
+    "attention.num_global_tokens": ("attention.pattern", ("block_sparse",)),
+    "norm.bias": ("norm.kind", ("layer",)),
+    "position.max_length": ("position.kind", ("learned",)),
+    "position.layout": ("position.kind", ("sinusoidal",)),
+    "position.rope": ("position.kind", ("rope",)),
+    "position.relative": ("position.kind", ("relative",)),
+    "position.rope.factor": ("position.rope.scaling", ("linear", "ntk", "dynamic_ntk", "yarn")),
+    "position.rope.original_length": ("position.rope.scaling", ("dynamic_ntk", "yarn")),
+    "position.rope.beta_fast": ("position.rope.scaling", ("yarn",)),
+    "position.rope.beta_slow": ("position.rope.scaling", ("yarn",)),
+    "position.rope.attention_factor": ("position.rope.scaling", ("yarn",)),
+}
+
+
+def find_unused(config: TransformerConfig) -> list[str]:
+    """Keys set away from their default that the other choices leave without effect."""
+    default = type(config)()
+    return [
+        f"model.{key} has no effect with model.{decider} = {_at(config, decider)!r}"
+        for key, (decider, readers) in _READ_BY.items()
+        if _at(config, decider) not in readers and _at(config, key) != _at(default, key)
+    ]
+
+
+def _at(config: object, dotted: str) -> object:
+    """The value of a dotted key."""
+    for name in dotted.split("."):
+        config = getattr(config, name)
+    return config

@@ -6,11 +6,12 @@ This room only describes runs; it starts none.
 from gnomon.recipes.load import load_recipe, recipe_from_tree
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
-from gnomon.recipes.show import difference, json_schema, to_toml
+from gnomon.recipes.show import difference, flatten, json_schema, to_toml
 
 __all__ = [
     "Recipe",
     "difference",
+    "flatten",
     "json_schema",
     "load_recipe",
     "preset_names",

@@ -37,7 +37,7 @@ def load_recipe(
         recipe: a preset's name, or the path of a TOML file. Data paths in a file are relative to
             the file's own folder.
         overrides: texts `table.key=value`, the value in TOML (a bare word is taken as a string).
-        changes: dotted keys to values, applied after `overrides` (paths relative to the caller).
+        changes: dotted keys to values, applied before `overrides` (paths relative to the caller).
 
     Raises:
         RecipeError: naming every unknown key, wrong type and broken rule at once.
@@ -52,7 +52,7 @@ def load_recipe(
     except tomllib.TOMLDecodeError as error:
         raise RecipeError("a recipe is valid TOML", seen=f"{recipe}: {error}") from None
     _resolve_paths(tree.get("data"), folder)
-    given = dict(_parse_override(override) for override in overrides) | dict(changes or {})
+    given = dict(changes or {}) | dict(_parse_override(override) for override in overrides)
     for key, value in given.items():
         _put(tree, key, value)
     _resolve_paths(tree.get("data"), Path.cwd())

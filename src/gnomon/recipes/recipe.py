@@ -57,6 +57,13 @@ class Recipe:
                 "model.position.rope.scaling must not depend on the longest text of a batch, or "
                 "a translation would depend on its neighbours; seen: dynamic_ntk; mend: ntk or yarn"
             )
+        reach = self.model.max_positions()
+        if reach is not None and self.data.max_length + 1 > reach:
+            found.append(
+                "learned positions must reach the longest training text, end of sentence included; "
+                f"seen: data.max_length {self.data.max_length}, model.position.max_length {reach}; "
+                "mend: lower the first or raise the second"
+            )
         measured = ("nll", *self.evaluation.metrics)
         if self.training.best_metric not in measured:
             found.append(

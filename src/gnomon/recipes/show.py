@@ -19,7 +19,7 @@ def to_toml(recipe: Recipe) -> str:
 
 def difference(old: Recipe, new: Recipe) -> list[str]:
     """One line `table.key: old → new` for each key in which two recipes differ."""
-    before, after = _flat(asdict(old)), _flat(asdict(new))
+    before, after = flatten(asdict(old)), flatten(asdict(new))
     return [
         f"{key}: {before.get(key)!r} → {after.get(key)!r}"
         for key in sorted(before.keys() | after.keys())
@@ -38,11 +38,12 @@ def _without_none(tree: Any) -> Any:
     return list(tree) if isinstance(tree, tuple) else tree
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A tree of tables as dotted keys and their values."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value
     return flat

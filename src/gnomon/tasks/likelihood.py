@@ -32,7 +32,8 @@ def summed_nll(
 ) -> tuple[float, int]:
     """Sum of −log p over the references' tokens (EOS counted) in nats, and how many those are.
 
-    A pair with a blank source is left out, since such a line is never given to the model.
+    A pair with a blank source is left out, since such a line is never given to the model; so is one
+    that learned positions do not reach, since there is no probability to be had.
     """
     rows = [
         ([*source, Tokenizer.eos_id], [Tokenizer.bos_id, *target, Tokenizer.eos_id])
@@ -44,16 +45,20 @@ def summed_nll(
         )
         if text.strip()
     ]
+    if (reach := translator.model.config.max_positions()) is not None:
+        rows = [row for row in rows if len(row[0]) <= reach and len(row[1]) <= reach + 1]
     rows.sort(key=lambda row: -len(row[0]) - len(row[1]))
     total, num_tokens, start = 0.0, 0, 0
     model, was_training = translator.model, translator.model.training
     model.eval()
-    while start < len(rows):
-        size = max(1, batch_tokens // (len(rows[start][0]) + len(rows[start][1])))
-        source, target = zip(*rows[start : start + size], strict=True)
-        nll, count = _batch_nll(translator, source, target)
-        total, num_tokens, start = total + nll, num_tokens + count, start + size
-    model.train(was_training)
+    try:
+        while start < len(rows):
+            size = max(1, batch_tokens // (len(rows[start][0]) + len(rows[start][1])))
+            source, target = zip(*rows[start : start + size], strict=True)
+            nll, count = _batch_nll(translator, source, target)
+            total, num_tokens, start = total + nll, num_tokens + count, start + size
+    finally:
+        model.train(was_training)
     return total, num_tokens
 
 

@@ -81,7 +81,7 @@ class Translator:
         """
         if isinstance(texts, str):
             raise RecipeError("texts is a list of texts", seen="one str", mend="give [text]")
-        config = self._search_config(search)
+        config = self.search_config(search)
         sources = self.tokenizers.source.encode([" ".join(text.split("\n")) for text in texts])
         blank = [not text.strip() for text in texts]
         results = [Translation("", 0.0, 0.0, 0, False) if empty else None for empty in blank]
@@ -101,7 +101,12 @@ class Translator:
             self.model.train(was_training)
         return [result for result in results if result is not None]
 
-    def _search_config(self, changes: dict[str, Any]) -> SearchConfig:
+    def search_config(self, changes: dict[str, Any]) -> SearchConfig:
+        """The model's own search settings with these fields changed; None changes nothing.
+
+        Raises:
+            RecipeError: a field is unknown, or the values do not fit together.
+        """
         known = {name: value for name, value in changes.items() if value is not None}
         try:
             config = replace(self.search, **known)
@@ -128,6 +133,8 @@ class Translator:
     def _decode(self, sources: list[list[int]], config: SearchConfig) -> list[list[Hypothesis]]:
         source = padded([[*ids, EOS_ID] for ids in sources]).to(self.device)
         limits = config.max_lengths(len(ids) + 1 for ids in sources)
+        if (reach := self.model.config.max_positions()) is not None:
+            limits = [min(limit, reach) for limit in limits]
         scorer = EncoderDecoderScorer(self.model, source)
         ids = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID}
         if config.beam == 1:

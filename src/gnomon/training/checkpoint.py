@@ -36,6 +36,10 @@ class Checkpoint:
     num_threads: int
 
 
+class NewerCheckpointError(RunError):
+    """A checkpoint of a later gnomon: sound, but not for this one to judge."""
+
+
 class Checkpoints:
     """The folder `checkpoints/` of a run; holds `step-00000500/` and the like.
 
@@ -122,6 +126,8 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 checkpoint = self.load(step)
+            except NewerCheckpointError:
+                raise
             except RunError as error:
                 damaged[step] = error
             else:
@@ -149,8 +155,15 @@ class Checkpoints:
                 shutil.rmtree(self.path(step))
 
     def remove_leftovers(self) -> None:
-        """Remove what a killed process left half written; only while holding the run's lock."""
+        """Remove what a killed process left half written; only while holding the run's lock.
+
+        A checkpoint that was being replaced is put back where its successor did not arrive.
+        """
         if self.folder.is_dir():
+            for retired in self.folder.glob(".step-*.old"):
+                path = self.folder / retired.name[1:].split(".")[0]
+                if not path.exists():
+                    retired.rename(path)
             for path in self.folder.glob(".step-*"):
                 shutil.rmtree(path)
 
@@ -166,7 +179,7 @@ class Checkpoints:
                 mend=f"remove {path} to continue from the checkpoint before it",
             ) from error
         if format_version > _FORMAT_VERSION:
-            raise RunError(
+            raise NewerCheckpointError(
                 f"This gnomon reads checkpoints up to format {_FORMAT_VERSION}",
                 seen=f"format {format_version} in {file}",
                 mend="use the gnomon that wrote it, or a newer one",

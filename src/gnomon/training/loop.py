@@ -122,6 +122,11 @@ class Trainer:
             keep_freed_memory()
         self._begin()
         if self.state.finished:
+            self._tell(
+                lambda listener: listener.on_message(
+                    "info", f"this run is finished at step {self.state.step}: nothing to train"
+                )
+            )
             return self._outcome(self.state.finished)
         self._announce()
         self.task.model.train()

@@ -70,7 +70,9 @@ def _no_look_ahead(
 ) -> SanityCheck:
     cut = inputs.size(1) // 2
     changed = inputs.clone()
-    changed[:, cut:] = torch.where(keep[:, cut:], inputs[:, cut:].roll(1, 0), inputs[:, cut:])
+    vocab_size, first = logits.size(-1), task.pad_id + 1  # every other token there, padding not
+    other = first + (changed[:, cut:] - first + 1) % (vocab_size - first)
+    changed[:, cut:] = torch.where(changed[:, cut:] == task.pad_id, task.pad_id, other)
     before = (torch.arange(inputs.size(1), device=inputs.device) < cut).expand_as(keep)[keep]
     difference = _relative(task.predict(batch, changed, keep)[before], logits[before])
     return SanityCheck(
