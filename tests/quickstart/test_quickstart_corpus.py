@@ -129,12 +129,12 @@ def test_every_kind_is_trained_and_judged(german: Corpus) -> None:
     for pairs in (german.train, held_out(german)):
         counts = Counter(pair.kind for pair in pairs)
         assert set(counts) == set(KINDS)
-    assert set(Counter(p.template for p in german.train)) == {p.template for p in held_out(german)}
+    unjudged = {p.template for p in german.train} - {p.template for p in held_out(german)}
+    assert unjudged <= {"weekday alone", "month alone"}  # 19 lines, too few to hold some back
 
 
-def test_most_kinds_exist_in_every_language(corpus: Corpus) -> None:
-    assert len({pair.kind for pair in corpus.train} - set(KINDS)) == 0
-    assert len(KINDS.keys() - {pair.kind for pair in corpus.train}) == 0
+def test_every_kind_exists_in_every_language(corpus: Corpus) -> None:
+    assert {pair.kind for pair in corpus.train} == set(KINDS)
 
 
 def test_description_gives_an_example_of_every_kind(german: Corpus) -> None:

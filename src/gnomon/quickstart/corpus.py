@@ -51,7 +51,7 @@ class Corpus:
 def make_corpus(
     language: str,
     *,
-    num_train: int = 80_000,
+    num_train: int = 60_000,
     num_valid: int = 1_000,
     num_test: int = 1_000,
     seed: int = 0,

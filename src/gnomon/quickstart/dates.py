@@ -234,6 +234,7 @@ def _counted(unit: str, number: Decimal, length: Length) -> Phrase:
 
 TimeUnit = Literal["second", "minute", "hour", "day", "week", "month", "year"]
 _RELATIVE_UNITS: tuple[TimeUnit, ...] = ("second", "minute", "hour", "day", "week", "month", "year")
+_FROM_NOW = tuple((unit, sign) for unit in _RELATIVE_UNITS for sign in (1, -1))
 
 
 def _relative() -> list[Template]:
@@ -241,9 +242,9 @@ def _relative() -> list[Template]:
 
 
 def _relative_time(draw: Draw) -> Phrase:
-    unit, sign = draw.deal(tuple((u, s) for u in _RELATIVE_UNITS for s in (1, -1)))
-    number = int(draw.count(max_digits=3))  # Babel does not group the digits of more
-    delta = dt.timedelta(seconds=sign * number * _SECONDS[unit])
+    # Up to 999, as Babel does not group the digits of these numbers.
+    (unit, sign), number = draw.deal_counted(_FROM_NOW, max_digits=3)
+    delta = dt.timedelta(seconds=sign * int(number) * _SECONDS[unit])
 
     def say(locale: Locale) -> str:
         return dates.format_timedelta(

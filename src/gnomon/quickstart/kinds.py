@@ -17,8 +17,8 @@ KINDS: dict[str, str] = {
     "language": "names of languages with an official status somewhere",
     "currency": "names of currencies",
     "language variety": "a language as used in a country or written in a script",
-    "list": "two to four names (countries, languages, currencies, scripts, weekdays, months)"
-    " with “and” or “or”",
+    "weekday or month": "names of weekdays and months, alone or in lists",
+    "list": "two to four countries, languages, currencies or scripts with “and” or “or”",
 }
 """Kind of line → what it holds, as words for the user, in the order to show them."""
 

@@ -75,7 +75,7 @@ def _varieties(tables: NameTables) -> list[Template]:
 
 
 def _calendar() -> list[Template]:
-    """Names of weekdays and months, two or three of them."""
+    """Names of weekdays and months, alone or two or three of them."""
 
     def said(kind: str, index: int) -> Phrase:
         def say(locale: Locale) -> str:
@@ -84,12 +84,17 @@ def _calendar() -> list[Template]:
 
         return Phrase(say, (f"{kind}/{index}",))
 
+    indices = {"weekday": tuple(range(7)), "month": tuple(range(1, 13))}
+
+    def one(kind: str, draw: Draw) -> Phrase:
+        return said(kind, draw.deal(indices[kind]))
+
     def several(kind: str, draw: Draw) -> Phrase:
-        indices = tuple(range(7)) if kind == "weekday" else tuple(range(1, 13))
-        chosen = draw.deal_several(indices, draw.choose((2, 2, 3)))
+        chosen = draw.deal_several(indices[kind], draw.choose((2, 2, 3)))
         return listed([said(kind, i) for i in chosen], draw.choose(_AND_OR))
 
+    make = partial(Template, kind="weekday or month")
     return [
-        Template(kind="list", name=f"list: {kind}", draw=partial(several, kind), weight=0.4)
-        for kind in ("weekday", "month")
+        *(make(name=f"{k} alone", draw=partial(one, k), weight=0.1) for k in indices),
+        *(make(name=f"list: {k}", draw=partial(several, k), weight=0.4) for k in indices),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial
+from itertools import product
 
 from babel import Locale
 from babel.numbers import (
@@ -132,8 +133,10 @@ def _has_rate(target: Locale, period: str) -> bool:
 
 
 def _measure(length: Length, units: tuple[str, ...], draw: Draw, *, whole: bool) -> Phrase:
-    unit = draw.deal(units, (length, whole))
-    number = draw.count() if whole else draw.fraction(draw.choose((1, 1, 2)))
+    if whole:
+        unit, number = draw.deal_counted(units, length)
+    else:
+        unit, number = draw.deal(units, "decimals"), draw.fraction(draw.choose((1, 1, 2)))
     return _measured(number, unit, length)
 
 
@@ -148,8 +151,7 @@ def _two_measures(units: tuple[str, ...], draw: Draw) -> Phrase:
 
 
 def _rate(units: tuple[str, ...], periods: tuple[str, ...], draw: Draw) -> Phrase:
-    unit, period = draw.deal(tuple((u, p) for u in units for p in periods))
-    number = draw.count(4)
+    (unit, period), number = draw.deal_counted(tuple(product(units, periods)), max_digits=4)
 
     def say(locale: Locale) -> str:
         text = format_compound_unit(number, unit, denominator_unit=period, locale=locale)
@@ -175,7 +177,8 @@ def _money(tables: NameTables) -> list[Template]:
 
 
 def _whole_amount(codes: tuple[str, ...], draw: Draw) -> Phrase:
-    return _named_amount(draw.count(), draw.deal(codes, "whole"))
+    code, number = draw.deal_counted(codes, "whole")
+    return _named_amount(number, code)
 
 
 def _exact_amount(codes: tuple[str, ...], draw: Draw) -> Phrase:

@@ -13,6 +13,7 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from itertools import product
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -73,10 +74,10 @@ class Draw:
         self.held_out = held_out
         self.rng = random.Random(f"{seed}/{held_out}")
         self._decks: dict[tuple[object, ...], list[object]] = {}
-        by_category: dict[str, list[int]] = {}
+        by_form: dict[str, list[int]] = {}
         for number in _numbers_of_side(1, 199, held_out):
-            by_category.setdefault(plural_form(Decimal(number)), []).append(number)
-        self._by_category = list(by_category.values())
+            by_form.setdefault(plural_form(Decimal(number)), []).append(number)
+        self._by_plural_form = list(by_form.values())
 
     # -- numbers ---------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class Draw:
         """How many of something: mostly small, up to the millions, all plural forms alike."""
         dice = self.rng.random()
         if dice < 0.5:
-            return Decimal(self.rng.choice(self.rng.choice(self._by_category)))
+            return Decimal(self.rng.choice(self.rng.choice(self._by_plural_form)))
         if dice < 0.7:
             return Decimal(self.between(1, 99))
         is_large = dice >= 0.85 and max_digits > 3
@@ -165,6 +166,17 @@ class Draw:
             pile.extend(cards)
             self.rng.shuffle(pile)
         return pile.pop()  # type: ignore[return-value]
+
+    def deal_counted(
+        self, cards: tuple[T, ...], deck: object = None, *, max_digits: int = 7
+    ) -> tuple[T, Decimal]:
+        """A card and how many of it: each card comes in each plural form, and with any number."""
+        forms = range(len(self._by_plural_form))
+        any_number = [None] * len(forms)
+        card, form = self.deal(tuple(product(cards, (*forms, *any_number))), deck)
+        if form is None:
+            return card, self.count(max_digits)
+        return card, Decimal(self.rng.choice(self._by_plural_form[form]))
 
     def deal_several(self, cards: tuple[T, ...], num: int) -> list[T]:
         """Several different cards."""
