@@ -125,6 +125,7 @@ def _mistakes(run: TrainedRun, folder: Path) -> dict[str, tuple[list[str | Path]
         "unknown key": (["train", "tiny", "--set", "model.widht=3"], "no key 'widht'"),
         "bad override": (["train", "tiny", "--set", "model.d_model"], "table.key=value"),
         "bad device": (["translate", run.path, "--device", "abacus"], "abacus"),
+        "unwritable output": (["translate", run.path, "-o", "/proc/nowhere/x"], "/proc"),
         "no reference": (["evaluate", run.path, "--src", "short.txt"], "reference"),
     }
 

@@ -28,11 +28,14 @@ def claim(folder: RunFolder, recipe: Recipe) -> None:
     Raises:
         RunError: it holds a training of another recipe, or no recipe at all.
     """
-    if not folder.recipe_path.exists():
-        if folder.exists():
-            raise RunError("a run must hold its recipe", seen=f"{folder.path} has no recipe.toml")
+    if folder.state() is None:
+        # Nothing was trained here yet, so there is nothing to protect: an attempt that failed on
+        # its text must not keep the next one away.
+        folder.manifest_path.unlink(missing_ok=True)
         write_atomically(folder.recipe_path, to_toml(recipe))
         return
+    if not folder.recipe_path.exists():
+        raise RunError("a run must hold its recipe", seen=f"{folder.path} has no recipe.toml")
     if changes := difference(read_run_recipe(folder), recipe):
         listing = "\n    ".join(changes)
         raise RunError(
@@ -65,7 +68,7 @@ def sign_manifest(
         "vocabulary": preparation.tokenizers.fingerprint,
         "--from": None if start_from is None else str(Path(start_from).resolve()),
     }
-    if not folder.manifest_path.exists():
+    if folder.state() is None:
         manifest = {
             "format_version": 1,
             "gnomon": __version__,
@@ -80,7 +83,7 @@ def sign_manifest(
         write_atomically(folder.manifest_path, json.dumps(manifest, indent=2) + "\n")
         return
     began_with = _identity_in(folder)
-    if folder.state() is not None and start_from is None:
+    if start_from is None:
         identity["--from"] = began_with["--from"]  # the checkpoints hold all that came of it
     if changed := [name for name, value in identity.items() if value != began_with[name]]:
         raise RunError(

@@ -29,6 +29,7 @@ def evaluate(
     checkpoint: str = "best",
     device: str = "auto",
     baselines: Mapping[str, Sequence[str]] | None = None,
+    batch_tokens: int = 4096,
     **search: Any,
 ) -> EvaluationReport:
     """Score a model; for a run the report is also stored under its `evaluations/`.
@@ -39,6 +40,7 @@ def evaluate(
         data: in place of the two, one file with source TAB reference. Where none of the three
             is given, a run's own test text is used, or its validation text if it has no other.
         baselines: by name, other translations of the same lines, scored beside.
+        batch_tokens: padded source tokens decoded at once: memory and speed, not results.
         **search: fields of `SearchConfig` to change, for example `beam=1`.
 
     Raises:
@@ -56,6 +58,7 @@ def evaluate(
         list(corpus.targets),
         EvaluationConfig() if recipe is None else recipe.evaluation,
         baselines=baselines,
+        batch_tokens=batch_tokens,
         **search,
     )
     about = {
