@@ -57,7 +57,8 @@ RATE_UNITS: tuple[str, ...] = (
 )
 PERIODS: tuple[str, ...] = ("second", "minute", "hour", "day", "week", "month", "year")
 
-_DIGIT_OR_BRACKET = re.compile(r"[\d()\[\]（）]")
+# Such names would be mistaken for a number, a bracketed part or two items of a list.
+_MISLEADING = re.compile(r"[\d()\[\]（）,،、]")
 
 
 class NameTables:
@@ -86,7 +87,7 @@ class NameTables:
             for code in _codes_in_use()[kind]
             if code in here
             and there.get(code, code) != code
-            and not _DIGIT_OR_BRACKET.search(here[code] + there[code])
+            and not _MISLEADING.search(here[code] + there[code])
         }
 
     def _drop_ambiguous(self) -> None:
