@@ -68,6 +68,16 @@ def test_translate_replaces_what_is_not_text_and_says_so(
     assert b"line 2" in done.stderr
 
 
+def test_a_closed_pipe_ends_quietly(trained_run: TrainedRun, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("12\n" * 5000)
+    command = f"{sys.executable} -m gnomon translate {trained_run.path} -i in.txt | head -1"
+    shell = ["bash", "-c", f"set -o pipefail; {command}"]
+    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 141
+    assert done.stderr == b""
+    assert done.stdout.count(b"\n") == 1
+
+
 def test_json_lines_tell_all(trained_run: TrainedRun, tmp_path: Path) -> None:
     done = gnomon(
         "translate", trained_run.path, "--json", "--nbest", "2", cwd=tmp_path, text=b"123\nhello\n"

@@ -106,7 +106,7 @@ def test_options():
     for config, fault in (
         (DataConfig(source="a"), "data.target is missing"),
         (DataConfig(tsv="a", test_target="b"), "data.test_source is missing"),
-        (DataConfig(tsv="a", source="b", target="c"), "both are given"),
+        (DataConfig(tsv="a", source="b", target="c"), "cannot stand beside"),
         (DataConfig(tsv="a", holdout=-1), "holdout"),
         (DataConfig(tsv="a", max_length=1), "max_length"),
     ):

@@ -5,10 +5,8 @@ Nothing heavy is imported before a verb runs, so that `gnomon --help` is instant
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
-from typing import NoReturn
 
 from gnomon.errors import GnomonError
 
@@ -26,23 +24,11 @@ def main() -> None:
         console().print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False)
         sys.exit(error.exit_code)
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            _leave_closed_pipe()
         from gnomon.cli.console import console
 
         console().print("[bold red]error:[/] a file or folder must be usable", highlight=False)
         console().print(f"  seen: {_escaped(str(error))}", highlight=False)
         sys.exit(2)
-
-
-def _leave_closed_pipe() -> NoReturn:
-    """The reader of our output (`head`, a closed pager) left.
-
-    Standard output is pointed away from the pipe, so that the interpreter's own flush at exit does
-    not fail again.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(141)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import cache
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -22,3 +24,13 @@ def say(text: str) -> None:
 def print_line(text: str) -> None:
     """One result line to stdout: UTF-8, ended by a single newline, whatever the platform."""
     sys.stdout.buffer.write(text.encode("utf-8", errors="replace") + b"\n")
+
+
+def leave_closed_pipe() -> NoReturn:
+    """The reader of our output (`head`, a closed pager) left.
+
+    Standard output is pointed away from the pipe, so that the interpreter's own flush at exit does
+    not fail again.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(141)

@@ -17,7 +17,10 @@ def evaluate(
     ref: Annotated[
         Path | None, typer.Option("--ref", help="Reference translations, line by line.")
     ] = None,
-    data: options.DataOption = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Instead of --src and --ref: one file, source TAB reference."),
+    ] = None,
     beam: options.BeamOption = None,
     json_: Annotated[
         bool, typer.Option("--json", help="The whole report: scores, signatures and every line.")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gnomon.cli import options
 from gnomon.cli.console import console, say
+
+if TYPE_CHECKING:
+    from gnomon.tasks import TranslationTask
 
 
 def train(
@@ -41,9 +44,21 @@ def train(
         start_from=from_,
         listeners=[TrainingProgress(console())],
         say=say,
+        before_start=_check,
     )
     outcome = training.outcome
     if outcome.finished:
         console().print(f"next: [bold]gnomon evaluate {training.run}[/]")
         console().print(f"      [bold]gnomon translate {training.run} < input.txt[/]")
     raise typer.Exit(outcome.exit_code)
+
+
+def _check(task: TranslationTask) -> None:
+    """Run the sanity checks and name those that do not hold; what to do is the user's choice."""
+    from gnomon.training import check_sanity
+
+    checks = check_sanity(task)
+    failed = [check for check in checks if not check.passed]
+    say(f"{len(checks) - len(failed)} of {len(checks)} sanity checks hold")
+    for check in failed:
+        console().print(f"not so: {check.title} ({check.evidence})", style="yellow", markup=False)

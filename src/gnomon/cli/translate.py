@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console
+from gnomon.cli.console import console, leave_closed_pipe
 
 if TYPE_CHECKING:
     from gnomon.tasks import Translation
@@ -134,7 +134,11 @@ def _warn(number: int, line: str, result: Translation) -> None:
 def _destination(output: Path | None) -> Iterator[BinaryIO]:
     """Standard output, or a file that appears only when all of it is written."""
     if output is None:
-        yield sys.stdout.buffer
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            leave_closed_pipe()
         return
     if (
         output.exists() and not output.is_file()

@@ -45,18 +45,17 @@ class DataConfig:
     def problems(self) -> list[str]:
         """Return every rule broken across fields; empty if all is well."""
         found = []
-        for split, prefix in (("training", ""), ("validation", "valid_"), ("test", "test_")):
+        for prefix in ("", "valid_", "test_"):
             source, target, tsv = self.files(prefix)
             if tsv is not None and (source is not None or target is not None):
                 found.append(
-                    f"{split} text must be two files or one TSV, both are given: "
-                    f"remove data.{prefix}tsv, or data.{prefix}source and data.{prefix}target"
+                    f"data.{prefix}tsv cannot stand beside data.{prefix}source and "
+                    f"data.{prefix}target: give one file or two"
                 )
             elif (source is None) != (target is None):
-                missing = "source" if source is None else "target"
-                found.append(
-                    f"{split} text must have both sides, data.{prefix}{missing} is missing: set it"
-                )
+                missing, option = ("source", "--src") if source is None else ("target", "--tgt")
+                mend = f"set it{'' if prefix else f', or give {option}'}"
+                found.append(f"data.{prefix}{missing} is missing beside the other side: {mend}")
         if self.holdout < 0:
             found.append(f"data.holdout must be 0 or more, is {self.holdout}")
         if self.max_length < 2:
