@@ -66,8 +66,8 @@ def _by_skeleton(skeleton: str, moment: dt.date | dt.time | dt.datetime) -> Phra
 
 
 def _week(draw: Draw) -> Phrase:
-    # The fourth of January is in week 1 wherever a week belongs to the year it mostly lies in;
-    # where another rule holds, another number would be said, and the line is not made.
+    # The number is of the ISO week. Where a language counts weeks by another rule and gives the
+    # day another week or year, the line is not made: its numbers would be of the other side.
     week, year = int(draw.small(52)), draw.date().year
     day = dt.date.fromisocalendar(year, week, 4)
 
@@ -146,8 +146,9 @@ def _text(pattern: object) -> str:
 
 
 def _join(pattern: str, *, time: str, date: str) -> str:
-    """Fill CLDR's "{1} 'at' {0}" with a time and a date."""
-    return pattern.replace("'", "").replace("{1}", date).replace("{0}", time)
+    """Fill CLDR's "{1} 'at' {0}" with a time and a date; '' stands for an apostrophe."""
+    words = "'".join(part.replace("'", "") for part in pattern.split("''"))
+    return words.replace("{1}", date).replace("{0}", time)
 
 
 # -- intervals ---------------------------------------------------------------------------------
