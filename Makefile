@@ -6,7 +6,7 @@ TORCH  := torch==2.13.0
 # torch is named in the same command, or a dependency may pull another build of it.
 LINKS  := $${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"}
 install = ($(BIN)/pip install -q uv && \
-	$(BIN)/uv pip install -q -p .venv $(LINKS) -c constraints.txt $(TORCH) -e '$(1)') || \
+	$(BIN)/uv pip install -q -p .venv --compile-bytecode $(LINKS) -c constraints.txt $(TORCH) -e '$(1)') || \
 	$(BIN)/pip install -c constraints.txt $(TORCH) -e '$(1)'
 # Two pytest workers with two OpenMP threads each would be far slower than with one.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal

@@ -11,7 +11,7 @@ import torch
 
 from gnomon.api.claim import claim, first_model, sign_manifest
 from gnomon.api.load import model_folder
-from gnomon.errors import RecipeError
+from gnomon.errors import ModelError, RecipeError
 from gnomon.recipes import Recipe, load_recipe
 from gnomon.tasks import (
     Preparation,
@@ -114,7 +114,7 @@ def train(
             base = load_translator(model_folder(start_from))
         tokenizers = base.tokenizers if base else None
         if continued:  # whatever the text says now, the weights belong to this vocabulary
-            tokenizers = TokenizerPair.load(folder.last())
+            tokenizers = _vocabulary_of(folder)
         preparation = _prepare(recipe, folder.path, tokenizers, say)
         sign_manifest(folder, recipe, preparation, start_from)
         torch.manual_seed(recipe.training.seed)
@@ -143,6 +143,18 @@ def train(
             before_start(task)
         outcome = trainer.fit()
     return Training(folder.path, recipe, outcome)
+
+
+def _vocabulary_of(folder: RunFolder) -> TokenizerPair:
+    """The tokenizers in the newest checkpoint where they can be read."""
+    unreadable: ModelError | None = None
+    for step in reversed(folder.checkpoints.steps()):
+        try:
+            return TokenizerPair.load(folder.checkpoints.path(step))
+        except ModelError as error:
+            unreadable = unreadable or error
+    assert unreadable is not None, "a run with a state has checkpoints"
+    raise unreadable
 
 
 def run_path(recipe: Recipe, run: str | Path | None) -> Path:

@@ -48,8 +48,8 @@ def train(
     )
     outcome = training.outcome
     if outcome.finished:
-        console().print(f"next: [bold]gnomon evaluate {training.run}[/]")
-        console().print(f"      [bold]gnomon translate {training.run} < input.txt[/]")
+        say(f"next: gnomon evaluate {training.run}")
+        say(f"      gnomon translate {training.run} < input.txt")
     raise typer.Exit(outcome.exit_code)
 
 

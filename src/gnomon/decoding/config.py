@@ -9,6 +9,8 @@ from typing import Literal
 
 LengthPenalty = Literal["gnmt", "average", "none"]
 
+MAX_BEAM = 1000
+MAX_FACTOR = 1000.0
 MAX_ALPHA = 5.0  # beyond it, penalties of long outputs leave the range where fp32 can rank them
 
 
@@ -76,9 +78,12 @@ class SearchConfig:
                 f"alpha must lie between -{MAX_ALPHA:g} and {MAX_ALPHA:g}, not {self.alpha}; "
                 "usual values are 0 to 1"
             )
-        if not 0 <= self.max_length_factor < math.inf:
+        if self.beam > MAX_BEAM:
+            found.append(f"beam must be at most {MAX_BEAM:,}, not {self.beam}; usual are 1 to 10")
+        if not 0 <= self.max_length_factor <= MAX_FACTOR:
             found.append(
-                f"max_length_factor must be zero or a positive number, not {self.max_length_factor}"
+                f"max_length_factor must lie between 0 and {MAX_FACTOR:g}, "
+                f"not {self.max_length_factor}"
             )
         elif self.max_length_factor == 0 and self.max_length_offset < 1:
             found.append(

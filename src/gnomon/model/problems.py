@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gnomon.model.config import TransformerConfig
+
+MAX_SIZE = 1 << 24  # far beyond any model; larger numbers are slips of the pen
 
 
 def find_problems(config: TransformerConfig) -> list[str]:
@@ -30,6 +33,8 @@ def size_problems(config: TransformerConfig) -> list[str]:
         "attention.block_size": config.attention.block_size,
         "position.max_length": config.position.max_length,
     }
+    if config.attention.head_size is not None:
+        sizes["attention.head_size"] = config.attention.head_size
     if config.target_vocab_size is not None:
         sizes["target_vocab_size"] = config.target_vocab_size
     if config.has_encoder():
@@ -39,6 +44,21 @@ def size_problems(config: TransformerConfig) -> list[str]:
     found = [
         f"model.{name} must be at least 1, seen {size}." for name, size in sizes.items() if size < 1
     ]
+    found += [
+        f"model.{name} must be at most {MAX_SIZE:,}, seen {size}."
+        for name, size in sizes.items()
+        if size > MAX_SIZE
+    ]
+    numbers = {"norm.eps": config.norm.eps, "position.rope.theta": config.position.rope.theta}
+    if config.attention.scale is not None:
+        numbers["attention.scale"] = config.attention.scale
+    found += [
+        f"model.{name} must be a positive number, seen {value}."
+        for name, value in numbers.items()
+        if not 0 < value < math.inf
+    ]
+    if config.embedding.num_segments < 0 or config.attention.num_global_tokens < 0:
+        found.append("model.embedding.num_segments and model.attention.num_global_tokens count.")
     probabilities = {
         "dropout": config.dropout,
         "attention.dropout": config.attention.dropout,

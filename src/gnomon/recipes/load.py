@@ -70,7 +70,7 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
     recipe: Recipe | None = None
     try:
         # JSON's strict mode takes a list for a tuple and an int for a float, and nothing else.
-        recipe = _adapter().validate_json(json.dumps(tree), strict=True)
+        recipe = _adapter().validate_json(json.dumps(tree, default=str), strict=True)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             where = ".".join(str(part) for part in detail["loc"])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from gnomon.errors import ModelError
 from gnomon.files import atomic_folder
 from gnomon.text import (
     Corpora,
@@ -117,7 +118,9 @@ def _tokenizers(
 ) -> TokenizerPair:
     key = json.dumps([corpus.fingerprint, asdict(config)])
     place = cache / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    if not place.exists():
+    try:
+        return TokenizerPair.load(place)
+    except ModelError:  # absent or damaged: learn it
         say(f"learning a {config.kind} vocabulary of up to {config.vocab_size:,}")
         learned = TokenizerPair.train(corpus.sources, corpus.targets, config)
         with atomic_folder(place) as folder:

@@ -66,6 +66,8 @@ class TokenizerConfig:
                 f"tokenizer.vocab_size must be above {self.num_reserved} (special and byte ids), "
                 f"is {self.vocab_size}: raise it to some thousands"
             )
+        if self.vocab_size > 1 << 24:
+            found.append(f"tokenizer.vocab_size must be at most {1 << 24:,}, is {self.vocab_size}")
         if self.min_frequency < 1:
             found.append(
                 f"tokenizer.min_frequency must be 1 or more, is {self.min_frequency}: set it to 2"

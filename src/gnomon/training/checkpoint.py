@@ -171,8 +171,10 @@ class Checkpoints:
         file = path / _RECORD
         try:
             record: dict[str, Any] = json.loads(file.read_text("utf-8"))
-            format_version = record["format_version"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            format_version = int(record["format_version"])
+            record["files"].items()
+            TrainingState.from_json(record["state"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(
                 "A checkpoint must hold a readable training.json",
                 seen=f"{file}: {error}",

@@ -62,6 +62,14 @@ class TrainingConfig:
             for name in counts
             if (value := getattr(self, name)) is not None and value < 1
         ]
-        if self.max_minutes is not None and self.max_minutes <= 0:
+        largest = {"max_steps": 10**12, "accumulate": 10**6, "threads": 1024}
+        found += [
+            f"training.{name} must be at most {most:,}, seen {value}"
+            for name, most in largest.items()
+            if (value := getattr(self, name)) is not None and value > most
+        ]
+        if not 0 <= self.seed < 2**63:
+            found.append(f"training.seed must be at least 0 and below 2^63, seen {self.seed}")
+        if self.max_minutes is not None and not self.max_minutes > 0:
             found.append(f"training.max_minutes must be above 0, seen {self.max_minutes}")
         return found

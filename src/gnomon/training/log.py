@@ -55,11 +55,15 @@ class MetricsLog(Listener):
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a metrics file; a half-written last line is left out."""
+    """The objects of a metrics file; half-written or damaged lines are left out."""
     with path.open(encoding="utf-8") as file:
         for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)
+            try:
+                values = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(values, dict) and isinstance(values.get("step"), int):
+                yield values
 
 
 class TensorBoardLog(Listener):

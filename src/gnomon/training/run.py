@@ -67,9 +67,20 @@ class RunFolder:
         return run
 
     def state(self) -> TrainingState | None:
-        """Counters of the newest checkpoint; None before the first."""
-        steps = self.checkpoints.steps()
-        return self.checkpoints.state(steps[-1]) if steps else None
+        """Counters of the newest readable checkpoint; None before the first.
+
+        Raises:
+            RunError: there are checkpoints, and none can be read.
+        """
+        unreadable: RunError | None = None
+        for step in reversed(self.checkpoints.steps()):
+            try:
+                return self.checkpoints.state(step)
+            except RunError as error:
+                unreadable = unreadable or error
+        if unreadable is not None:
+            raise unreadable
+        return None
 
     def last(self) -> Path:
         """The newest checkpoint.
