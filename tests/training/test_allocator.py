@@ -26,7 +26,8 @@ def page_faults_of_reusing(mbytes, results):
     platform.libc_ver()[0] != "glibc", reason="only the GNU C library has the switch"
 )
 def test_large_tensors_are_not_mapped_anew():
-    context = multiprocessing.get_context("fork")  # the switch holds for a whole process
+    # The switch holds for a whole process, so the child must not inherit one that is already set.
+    context = multiprocessing.get_context("spawn")
     results = context.Queue()
     child = context.Process(target=page_faults_of_reusing, args=(80, results))
     child.start()
