@@ -67,6 +67,8 @@ def test_every_parameter_learns(config: TransformerConfig) -> None:
         gradient = parameter.grad.to_dense()
         assert torch.isfinite(gradient).all(), name
         assert gradient.any(), name
+        if name.endswith("segments"):
+            assert gradient.any(dim=-1).all(), "a segment was not used"
 
 
 @every
