@@ -11,7 +11,7 @@ import torch
 from gnomon.errors import ModelError
 from gnomon.model import RelativeConfig, RopeConfig, Transformer
 from gnomon.model.positions import SinusoidalPosition, sinusoidal_table, sinusoids
-from gnomon.model.rope import Rotation, angles, cached_angles, frequencies
+from gnomon.model.rope import Rotation, angle_table, angles, cached_angles, frequencies
 from gnomon.model.score_bias import AlibiBias, RelativeBias, alibi_slopes
 from model_configs import BASE, CONFIGS, changed
 
@@ -74,6 +74,7 @@ def test_tables_stay_fp32_and_survive_bfloat16_and_meta() -> None:
 @pytest.mark.parametrize("kind", ["sinusoidal", "rope"])
 def test_a_table_made_while_serving_can_be_trained_with(kind: str) -> None:
     sinusoidal_table.cache_clear()
+    angle_table.cache_clear()
     config = changed(BASE, {"family": "decoder", "position.kind": kind, "d_model": 32})
     model = Transformer(config)
     ids = torch.randint(1, 29, (1, 6))

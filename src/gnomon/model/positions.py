@@ -66,9 +66,7 @@ def sinusoids(positions: Tensor, d_model: int, layout: str) -> Tensor:
 @lru_cache(maxsize=16)
 def sinusoidal_table(length: int, d_model: int, layout: str, device: torch.device) -> Tensor:
     """`sinusoids` of the positions 0 … length - 1, kept for the next forward."""
-    # Made outside inference mode, because training may use the same table later.
-    with torch.inference_mode(False), torch.no_grad():
-        return sinusoids(torch.arange(length), d_model, layout).to(device)
+    return sinusoids(torch.arange(length), d_model, layout).to(device)
 
 
 class LearnedPosition(nn.Module):

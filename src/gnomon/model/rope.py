@@ -126,6 +126,4 @@ def cached_angles(config: RopeConfig, head_size: int, positions: Tensor, largest
 @lru_cache(maxsize=16)
 def angle_table(config: RopeConfig, head_size: int, length: int, device: torch.device) -> Tensor:
     """`angles` of the positions 0 … length - 1, where they do not depend on the text's length."""
-    # Made outside inference mode, because training may use the same table later.
-    with torch.inference_mode(False), torch.no_grad():
-        return angles(config, head_size, torch.arange(length), length).to(device)
+    return angles(config, head_size, torch.arange(length), length).to(device)
