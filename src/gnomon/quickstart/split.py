@@ -1,8 +1,14 @@
 """Which numbers are for training and which are held back, and draws that keep to one side.
 
-Every number belongs to one side for good: its hash decides, not the seed, the language or the
-phrase around it. A training line is made of training numbers only and a held-out line of
-held-out numbers only, so no number written in a held-out line was ever trained on.
+Every number belongs to one side for good: the hash of its value decides, not the seed, the
+language or the phrase around it. A training line is made of training numbers only and a held-out
+line of held-out numbers only, so no number written in a held-out line was ever trained on: no
+count, amount, percentage, day, year, minute or second, nor any of them in another role (7 hours
+are held out, hence 7 euros and March 7 too).
+
+Two things are not held back. 0, 1 and 2 are always trained on, as they alone show the singular.
+And the hour of a clock time may be any: there are too few, and 12-hour clocks must be learned;
+what is new there is the minute, hence the time as a whole.
 """
 
 from __future__ import annotations
