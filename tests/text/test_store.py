@@ -117,6 +117,13 @@ def test_wide_ids(tmp_path):
         lambda folder: (folder / "source.offsets").write_bytes(
             bytes((folder / "source.offsets").stat().st_size)
         ),
+        *(
+            lambda folder, name=name: _flip_a_bit(folder / name)
+            for name in (
+                *("source.ids", "target.ids", "source.offsets", "target.offsets"),
+                *("line_numbers", "manifest.json"),
+            )
+        ),
     ],
 )
 def test_damage_is_seen_and_mended_by_building(tmp_path, corpus, tokenizers, damage):
@@ -127,7 +134,17 @@ def test_damage_is_seen_and_mended_by_building(tmp_path, corpus, tokenizers, dam
         TokenStore(store.folder)
     again = TokenStore.build(tmp_path, corpus, tokenizers)
     assert again.origin == "rebuilt"
+    assert again.damage
     assert again.source(5).tolist() == tokens
+
+
+def _flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    place = len(content) // 2
+    if path.suffix == ".json":  # a digit, so that it stays JSON
+        place = content.index(b'"count": 2') + len(b'"count": ')
+    content[place] ^= 1
+    path.write_bytes(content)
 
 
 def test_another_version_is_refused(tmp_path, corpus, tokenizers):

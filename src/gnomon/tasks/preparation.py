@@ -96,6 +96,8 @@ def _about_corpora(corpora: Corpora) -> Iterator[str]:
 
 def _about_store(store: TokenStore) -> Iterator[str]:
     report = store.report
+    if store.damage is not None:
+        yield f"the token store was damaged and is built again ({store.damage})"
     for reason, omission in report.omitted.items():
         lines = _lines(omission.first_lines, omission.count)
         yield f"{omission.count:,} training pairs are left out, {reason}: {lines}"

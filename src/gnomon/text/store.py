@@ -2,6 +2,8 @@
 
 A store is a folder of flat arrays and a manifest. Its name holds the hash of everything its
 content depends on, so a finished store is never changed: it is found and used, or built beside.
+Opening one reads it once from end to end to compare it with the hashes in its manifest (some
+0.6 s a gigabyte): a bit that flipped on the disk would otherwise be learned from.
 """
 
 from __future__ import annotations
@@ -17,9 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import DataError
-from gnomon.files import atomic_folder
+from gnomon.files import atomic_folder, sha256_of
 from gnomon.text.corpus import ParallelCorpus
-from gnomon.text.store_writer import FORMAT_VERSION, MANIFEST, BuildReport, StoreWriter
+from gnomon.text.store_writer import (
+    FORMAT_VERSION,
+    MANIFEST,
+    BuildReport,
+    StoreWriter,
+    manifest_digest,
+)
 from gnomon.text.tokenizer_pair import TokenizerPair
 
 Origin = Literal["built", "reused", "rebuilt"]
@@ -34,6 +42,7 @@ class TokenStore:
         line_numbers: each pair's line in the raw files, from 1, int64 [num_pairs].
         report: what was kept and left out when the store was built.
         origin: whether `build` made the store, found it, or found it damaged and made it anew.
+        damage: what was wrong with the store that `build` made anew, None if nothing was.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -44,6 +53,7 @@ class TokenStore:
         """
         self.folder = Path(folder)
         self.origin: Origin = "reused"
+        self.damage: str | None = None
         self.manifest = _read_manifest(self.folder)
         try:
             self.report = BuildReport.of(self.manifest["report"])
@@ -109,14 +119,14 @@ class TokenStore:
         """
         key = _key(corpus, tokenizers, max_length, on_too_long)
         place = Path(folder) / f"{corpus.name}-{key[:16]}"
-        if finished := cls._open_if_whole(place):
+        if isinstance(finished := cls._open_if_whole(place), TokenStore):
             return finished
-        origin: Origin = "rebuilt" if place.exists() else "built"
         try:
             with _lock_beside(place):
                 # Another process may have built it while this one waited for the lock.
-                if finished := cls._open_if_whole(place):
+                if isinstance(finished := cls._open_if_whole(place), TokenStore):
                     return finished
+                damage = str(finished.seen) if place.exists() else None
                 with atomic_folder(place) as temporary:
                     writer = StoreWriter(temporary, tokenizers, max_length, on_too_long)
                     writer.write(corpus, key, progress)
@@ -127,15 +137,16 @@ class TokenStore:
                 seen=f"{place}: {error}",
                 mend="make room on that disk, or keep the store in another folder",
             ) from error
-        store.origin = origin
+        store.origin = "built" if damage is None else "rebuilt"
+        store.damage = damage
         return store
 
     @classmethod
-    def _open_if_whole(cls, place: Path) -> TokenStore | None:
+    def _open_if_whole(cls, place: Path) -> TokenStore | DataError:
         try:
             return cls(place)
-        except DataError:
-            return None
+        except DataError as error:
+            return error
 
     def _array(self, name: str) -> NDArray[Any]:
         described = self.manifest["arrays"][name]
@@ -145,6 +156,8 @@ class TokenStore:
         actual = path.stat().st_size if path.exists() else -1
         if actual != expected:
             raise _damaged(self.folder, f"{name}: {actual} bytes where {expected} were written")
+        if sha256_of(path) != described["sha256"]:
+            raise _damaged(self.folder, f"{name}: its content is not what was written")
         if expected == 0:  # an empty file cannot be mapped
             return np.zeros(0, dtype)
         # As a plain array: slicing the memmap class is many times slower.
@@ -208,6 +221,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             seen=folder,
             mend=f"remove {folder}; it is built again from the text",
         )
+    if manifest.get("sha256") != manifest_digest(manifest):
+        raise _damaged(folder, f"{MANIFEST}: its content is not what was written")
     return manifest
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -13,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import DataError
+from gnomon.files import sha256_of
 from gnomon.text.corpus import Pair, ParallelCorpus
 from gnomon.text.tokenizer import UNK_ID
 from gnomon.text.tokenizer_pair import TokenizerPair
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 _CHUNK_PAIRS = 10_000  # encoded at a time: enough to keep every core busy, little to hold
 _CHUNK_CHARACTERS = 4_000_000  # or fewer pairs, where lines are very long
@@ -161,11 +163,25 @@ class StoreWriter:
             "corpus": corpus.name,
             "files": [str(file) for file in corpus.files],
             "tokenizer": self.tokenizers.fingerprint,
-            "arrays": {n: {"dtype": d.str, "length": length} for n, (d, length) in arrays.items()},
+            "arrays": {
+                name: {
+                    "dtype": dtype.str,
+                    "length": length,
+                    "sha256": sha256_of(self.folder / name),
+                }
+                for name, (dtype, length) in arrays.items()
+            },
             "report": asdict(report),
         }
+        manifest["sha256"] = manifest_digest(manifest)
         text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
         (self.folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def manifest_digest(manifest: dict[str, Any]) -> str:
+    """Hex digest over all of a manifest but the digest itself."""
+    rest = {name: value for name, value in manifest.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 class _SideWriter:
