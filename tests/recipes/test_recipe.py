@@ -143,6 +143,8 @@ def test_keys_without_effect_warn() -> None:
         load_recipe("tiny", ["model.attention.window=8"])
     with pytest.warns(RecipeWarning, match=r"decoding\.alpha"):
         load_recipe("tiny", ["decoding.length_penalty=none", "decoding.alpha=1.0"])
+    with pytest.warns(RecipeWarning, match=r"objective\.r_drop"):
+        load_recipe("tiny", ["objective.r_drop=5.0", "model.dropout=0.0"])
 
 
 def test_paths_belong_to_the_files_folder_and_overrides_to_the_callers(

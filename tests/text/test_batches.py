@@ -139,6 +139,16 @@ def test_moving_keeps_everything(store):
     assert moved.line_numbers == batch.line_numbers
 
 
+def test_a_repeated_batch_holds_whole_copies(store):
+    batch = collate(store, [1, 2, 9])
+    twice = batch.repeated(2)
+    for half in (slice(0, 3), slice(3, 6)):
+        assert twice.source[half].equal(batch.source)
+        assert twice.target[half].equal(batch.target)
+        assert twice.line_numbers[half] == batch.line_numbers
+    assert twice.num_target_tokens == 2 * batch.num_target_tokens
+
+
 def test_one_example(store):
     plan = BatchPlan(store.source_lengths[:1], store.target_lengths[:1], 10, 0)
     assert [batch.tolist() for batch in plan.epoch(0)] == [[0]]

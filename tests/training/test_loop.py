@@ -8,6 +8,7 @@ from tiny_task import TinyTask, trainer
 
 from gnomon.errors import RecipeError
 from gnomon.training.events import Listener
+from gnomon.training.objective import ObjectiveConfig
 from gnomon.training.optimizer import OptimizerConfig
 from gnomon.training.run import RunFolder
 
@@ -54,14 +55,31 @@ class Unshuffled(TinyTask):
         return [list(order[i : i + self.batch_size]) for i in range(0, 48, self.batch_size)]
 
 
-def test_k_micro_batches_equal_one_big_batch(tmp_path):
+class TwoOpinions(Unshuffled):
+    """Whose second pass differs from the first in a way that is not drawn."""
+
+    def predict(self, batch, inputs, keep):
+        logits = self.model(inputs)
+        tilt = 1 + (torch.arange(len(inputs)) >= len(batch.target) // 2)
+        return (logits * tilt[:, None, None])[keep]
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_k_micro_batches_equal_one_big_batch(tmp_path, r_drop):
     """Unequal token counts per micro-batch: a mean of means would be off by percents."""
     results = []
     for batch_size, accumulate in ((16, 1), (4, 4)):
-        task = Unshuffled(batch_size=batch_size, dropout=0.0)
+        task = (TwoOpinions if r_drop else Unshuffled)(batch_size=batch_size, dropout=0.0)
         recorder = Recorder()
         run = tmp_path / str(accumulate)
-        trainer(run, task, accumulate=accumulate, max_steps=6, listeners=[recorder]).fit()
+        trainer(
+            run,
+            task,
+            accumulate=accumulate,
+            max_steps=6,
+            listeners=[recorder],
+            objective=ObjectiveConfig(r_drop=r_drop),
+        ).fit()
         results.append((weights(task), recorder.steps))
     (big, big_steps), (small, small_steps) = results
     for one, other in zip(big_steps, small_steps, strict=True):
@@ -84,6 +102,29 @@ def test_accumulated_gradient_is_the_big_batch_gradient_to_1e_6(tmp_path):
         return torch.cat([p.grad.flatten() for p in task.model.parameters()])
 
     torch.testing.assert_close(gradient(4, 4), gradient(16, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_r_drop_changes_the_training_only_where_dropout_makes_passes_differ(tmp_path):
+    def steps(name, r_drop, dropout):
+        recorder = Recorder()
+        trainer(
+            tmp_path / name,
+            TinyTask(dropout=dropout),
+            max_steps=3,
+            objective=ObjectiveConfig(r_drop=r_drop),
+            listeners=[recorder],
+        ).fit()
+        return recorder.steps
+
+    plain, same = steps("a", 0.0, 0.0), steps("b", 5.0, 0.0)
+    for one, other in zip(plain, same, strict=True):
+        assert other.loss == pytest.approx(one.loss, rel=1e-5)
+        assert other.nll == pytest.approx(one.nll, rel=1e-5)
+        assert other.num_tokens == one.num_tokens
+    low, high = steps("c", 1.0, 0.3), steps("d", 5.0, 0.3)
+    assert low[0].nll == high[0].nll  # the same draws, and the divergence is no part of it
+    assert low[0].loss < high[0].loss
+    assert low[1].nll != high[1].nll
 
 
 def test_it_learns(tmp_path):

@@ -30,6 +30,9 @@ class TinyBatch:
     def to(self, device: torch.device) -> TinyBatch:
         return TinyBatch(self.target.to(device), self.line_numbers)
 
+    def repeated(self, times: int) -> TinyBatch:
+        return TinyBatch(self.target.repeat(times, 1), self.line_numbers * times)
+
 
 class TinyModel(nn.Module):
     def __init__(self, *, dropout: float = 0.1, tied: bool = True) -> None:

@@ -51,6 +51,18 @@ class TransformerConfig:
         """The longest text in tokens that the positions reach; None where they have no end."""
         return self.position.max_length if self.position.kind == "learned" else None
 
+    def draws_in_training(self) -> bool:
+        """Whether two training passes over one text differ, because something is dropped."""
+        return any(
+            probability
+            for probability in (
+                self.dropout,
+                self.embedding.dropout,
+                self.attention.dropout,
+                self.feedforward.dropout,
+            )
+        )
+
     def has_encoder(self) -> bool:
         """Whether there is an encoder stack."""
         return self.family != "decoder"

@@ -81,11 +81,17 @@ class Recipe:
         """Keys of one table that another table leaves without effect."""
         default = TransformerConfig()
         sizes = ("vocab_size", "target_vocab_size")
-        return [
+        found = [
             f"model.{key} has no effect: the tokenizer that is learned from the text decides it"
             for key in sizes
             if getattr(self.model, key) != getattr(default, key)
         ]
+        if self.objective.r_drop and not self.model.draws_in_training():
+            found.append(
+                "objective.r_drop has no effect but its price without dropout: both passes are "
+                "the same; mend: set model.dropout"
+            )
+        return found
 
 
 def tables(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -151,6 +151,18 @@ class Batch:
             self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True)
         )
 
+    def repeated(self, times: int) -> Batch:
+        """Return a batch of `times` copies of these rows, one whole copy after another."""
+        if times == 1:
+            return self
+        return Batch(
+            self.source.repeat(times, 1),
+            self.target.repeat(times, 1),
+            self.indices * times,
+            self.line_numbers * times,
+            self.num_target_tokens * times,
+        )
+
     def _with(self, source: torch.Tensor, target: torch.Tensor) -> Batch:
         return Batch(source, target, self.indices, self.line_numbers, self.num_target_tokens)
 

@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy that never holds a second [M, V] tensor in memory.
+"""Label-smoothed cross-entropy, alone and with R-Drop's divergence, without a second [M, V] tensor.
 
 PyTorch's own path writes log-probabilities, a smoothing term and their gradients as whole [M, V]
 tensors; on a CPU the loss is then bound by memory traffic. Here rows pass through the cache a few
@@ -85,6 +85,97 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             difference.scatter_(1, label_columns, difference.gather(1, label_columns) - (1 - alpha))
             gradient[rows] = difference.mul_(loss_gradient)
         return gradient, None, None
+
+
+def paired_cross_entropy(
+    logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: float
+) -> tuple[Tensor, Tensor]:
+    """The loss of R-Drop (Liang et al. 2021, arXiv 2106.14448, equations 1 to 3), halved.
+
+    The paper adds both passes' cross-entropies and α times the mean of KL(P₁‖P₂) and KL(P₂‖P₁).
+    Half of that is the *mean* cross-entropy and α/4 · (KL(P₁‖P₂) + KL(P₂‖P₁)): α weighs what it
+    weighs in the paper, and a loss per token is of the size it has without R-Drop.
+
+    Args:
+        logits: [2M, V] of two passes over the same tokens, row i + M the second of row i.
+        labels: LongTensor [M].
+        label_smoothing: of both cross-entropies, see `smoothed_cross_entropy`.
+        r_drop: α from 0 up.
+
+    Returns:
+        (loss, nll), sums over the M tokens; the nll is the mean of both passes and carries no
+        gradient.
+    """
+    sums: tuple[Tensor, Tensor] = _PairedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        logits, labels, label_smoothing, r_drop
+    )
+    return sums
+
+
+class _PairedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: float
+    ) -> tuple[Tensor, Tensor]:
+        dtype = _working_dtype(logits)
+        first, second = logits[: len(labels)], logits[len(labels) :]
+        shape = (2, len(labels))
+        nll = logits.new_empty(shape, dtype=dtype)
+        mean_log_prob = logits.new_empty(shape, dtype=dtype)
+        log_normalizer = logits.new_empty(shape, dtype=dtype)
+        divergence = logits.new_empty(shape, dtype=dtype)  # KL(P₁‖P₂), KL(P₂‖P₁)
+        for rows in _row_slices(first):
+            both = []
+            for index, part in enumerate((first, second)):
+                chunk = part[rows].to(dtype)
+                log_probs = torch.log_softmax(chunk, dim=-1)
+                label_log_probs = _at_labels(log_probs, labels[rows])
+                nll[index, rows] = -label_log_probs
+                mean_log_prob[index, rows] = log_probs.mean(dim=-1)
+                log_normalizer[index, rows] = _at_labels(chunk, labels[rows]) - label_log_probs
+                both.append(log_probs)
+            difference = both[0] - both[1]
+            divergence[0, rows] = torch.linalg.vecdot(both[0].exp_(), difference)
+            divergence[1, rows] = -torch.linalg.vecdot(both[1].exp_(), difference)
+        ctx.save_for_backward(logits, labels, log_normalizer, divergence)
+        ctx.label_smoothing, ctx.r_drop = label_smoothing, r_drop
+        loss = ((1 - label_smoothing) * nll - label_smoothing * mean_log_prob).sum() / 2
+        loss = loss + r_drop / 4 * divergence.sum()
+        mean_nll = nll.sum() / 2
+        ctx.mark_non_differentiable(mean_nll)
+        return loss, mean_nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+        """For the first pass, with d = log P₁ - log P₂ and c = α/4 (the second by symmetry).
+
+        ∂/∂z₁ of KL(P₁‖P₂) is P₁·(d - KL(P₁‖P₂)) and of KL(P₂‖P₁) it is P₁ - P₂, so that the whole
+        gradient is P₁·(½ + c + c·(d - KL(P₁‖P₂))) - c·P₂ - q/2.
+        """
+        logits, labels, log_normalizer, divergence = ctx.saved_tensors
+        alpha, c = ctx.label_smoothing, ctx.r_drop / 4
+        first, second = logits[: len(labels)], logits[len(labels) :]
+        gradient = torch.empty_like(logits)
+        gradients = gradient[: len(labels)], gradient[len(labels) :]
+        for rows in _row_slices(first):
+            probs = [
+                torch.sub(part[rows].to(log_normalizer.dtype), normalizer[rows, None])
+                for part, normalizer in zip((first, second), log_normalizer, strict=True)
+            ]
+            difference = probs[0] - probs[1]
+            for prob in probs:
+                prob.exp_()
+            label_columns = labels[rows, None]
+            for index, sign in enumerate((1, -1)):
+                factor = 0.5 + c - c * divergence[index, rows, None]
+                result = torch.add(factor, difference, alpha=sign * c).mul_(probs[index])
+                result.sub_(probs[1 - index], alpha=c)
+                result -= alpha / (2 * logits.shape[1])
+                at_labels = result.gather(1, label_columns) - (1 - alpha) / 2
+                result.scatter_(1, label_columns, at_labels)
+                gradients[index][rows] = result.mul_(loss_gradient)
+        return gradient, None, None, None
 
 
 def _working_dtype(logits: Tensor) -> torch.dtype:

@@ -291,7 +291,7 @@ class Trainer:
         with self.precision.autocast():
             sums = self.objective(
                 self.task.target(batch),
-                partial(self.task.predict, batch),
+                partial(self.task.predict, batch.repeated(self.objective.num_passes)),
                 count_correct=count_correct,
             )
         (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]

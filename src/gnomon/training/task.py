@@ -17,6 +17,10 @@ class Batch(Protocol):
         """The same batch with its tensors on `device`."""
         ...
 
+    def repeated(self, times: int) -> Self:
+        """A batch that holds this one's rows `times` times over, whole copies one after another."""
+        ...
+
 
 BatchT = TypeVar("BatchT", bound=Batch)
 
