@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
 from gnomon.errors import DataError
 from gnomon.text import ParallelCorpus, TokenizerConfig, TokenizerPair, TokenStore, store_writer
+from gnomon.text.ragged import Ragged
 
 
 def test_content_is_what_the_tokenizer_says(store, corpus, tokenizers):
@@ -96,13 +98,15 @@ def test_nothing_left(tmp_path, corpus, tokenizers):
 
 def test_wide_ids(tmp_path):
     """A vocabulary beyond 16 bits takes 32."""
-    writer = store_writer._SideWriter(tmp_path / "ids", 70_000)
-    with writer.file:
-        writer.write([[65_535, 65_536], [69_999]])
-    assert np.fromfile(tmp_path / "ids", "<u4").tolist() == [65_535, 65_536, 69_999]
-    with pytest.raises(AssertionError), store_writer._SideWriter(tmp_path / "x", 10).file as file:
-        assert file
-        store_writer._SideWriter(tmp_path / "y", 10).write([[10]])
+    with ExitStack() as files:
+        writer = store_writer._SideWriter(tmp_path, "source", 70_000, 1)
+        writer.open(files)
+        writer.write([Ragged.of([[65_535, 65_536], [69_999]])])
+    assert np.fromfile(tmp_path / "source.ids", "<u4").tolist() == [65_535, 65_536, 69_999]
+    with ExitStack() as files, pytest.raises(AssertionError):
+        writer = store_writer._SideWriter(tmp_path, "target", 10, 1)
+        writer.open(files)
+        writer.write([Ragged.of([[10]])])
 
 
 @pytest.mark.parametrize(

@@ -171,4 +171,11 @@ _DATA_FILES = (
 def _prepare(recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: Say) -> Preparation:
     # Beside the runs, so that runs on the same text share their token stores.
     cache = run.resolve().parent / ".prepared"
-    return prepare_translation(recipe.data, recipe.tokenizer, cache, tokenizers=tokenizers, say=say)
+    return prepare_translation(
+        recipe.data,
+        recipe.tokenizer,
+        cache,
+        seed=recipe.training.seed,
+        tokenizers=tokenizers,
+        say=say,
+    )

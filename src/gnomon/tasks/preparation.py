@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.errors import ModelError
@@ -15,6 +15,7 @@ from gnomon.text import (
     DataConfig,
     Familiarity,
     ParallelCorpus,
+    Segmentation,
     TokenizerConfig,
     TokenizerPair,
     TokenStore,
@@ -39,6 +40,7 @@ def prepare_translation(
     tokenizer: TokenizerConfig,
     cache: Path,
     *,
+    seed: int = 0,
     tokenizers: TokenizerPair | None = None,
     familiarity: Familiarity | None = None,
     say: Say = lambda message: None,
@@ -48,6 +50,7 @@ def prepare_translation(
     Args:
         data, tokenizer: the recipe's tables.
         cache: folder where tokenizers and token stores are kept, each named by its content.
+        seed: decides what BPE-dropout leaves out; without it, nothing.
         tokenizers: use these instead of training some (fine-tuning keeps the model's own).
         familiarity: likewise.
         say: told what is being done, one sentence at a time.
@@ -64,6 +67,7 @@ def prepare_translation(
         cache,
         corpora.train,
         tokenizers,
+        segmentation=Segmentation.of(tokenizer, seed),
         max_length=data.max_length,
         on_too_long=data.on_too_long,
     )
@@ -103,6 +107,8 @@ def _about_store(store: TokenStore) -> Iterator[str]:
         yield f"{omission.count:,} training pairs are left out, {reason}: {lines}"
     source, target = report.num_source_tokens, report.num_target_tokens
     yield f"{source:,} source and {target:,} target tokens in {len(store):,} pairs"
+    if store.num_variants > 1:
+        yield f"that is one of {store.num_variants} segmentations that the epochs take in turn"
     if unknown := report.num_source_unknown + report.num_target_unknown:
         yield f"{unknown:,} of them are unknown to the vocabulary (tokenizer.byte_fallback is off)"
 
@@ -118,7 +124,7 @@ def _lines(first: Sequence[int], count: int) -> str:
 def _tokenizers(
     corpus: ParallelCorpus, config: TokenizerConfig, cache: Path, say: Say
 ) -> TokenizerPair:
-    key = json.dumps([corpus.fingerprint, asdict(config)])
+    key = json.dumps([corpus.fingerprint, config.vocabulary_options()])
     place = cache / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     try:
         return TokenizerPair.load(place)

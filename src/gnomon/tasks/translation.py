@@ -16,7 +16,7 @@ from gnomon.tasks.folder import load_weights, save_translator
 from gnomon.tasks.likelihood import predict, summed_nll
 from gnomon.tasks.preparation import Preparation
 from gnomon.tasks.translator import Translator
-from gnomon.text import Batch, BatchPlan, Tokenizer, collate
+from gnomon.text import Batch, BatchPlan, Tokenizer, TokenStore, collate
 
 
 class TranslationTask:
@@ -47,20 +47,36 @@ class TranslationTask:
         self.preparation = preparation
         self.evaluation = evaluation
         self.store = preparation.train
-        self.plan = BatchPlan(
-            self.store.source_lengths, self.store.target_lengths, tokens_per_batch, seed
-        )
+        self.tokens_per_batch = tokens_per_batch
+        self.seed = seed
+        self._opened = (0, self.store)  # number and view of the variant used last
         self.translator = Translator(
             model, preparation.tokenizers, search, familiarity=preparation.familiarity
         )
 
     def epoch(self, number: int) -> Sequence[NDArray[np.int64]]:
-        """The epoch's batches, as example indices."""
-        return self.plan.epoch(number)
+        """The epoch's batches, as numbers of examples: `variant · num_pairs + pair`.
+
+        Epoch e sees every pair in variant e mod `num_variants`. Variants of a pair are drawn
+        independently, so to choose one for each pair would mix no better; and an epoch that stays
+        with one reads only that part of the store.
+        """
+        variant = number % self.store.num_variants
+        store = self._variant(variant)
+        plan = BatchPlan(
+            store.source_lengths, store.target_lengths, self.tokens_per_batch, self.seed
+        )
+        return [pairs + variant * len(store) for pairs in plan.epoch(number)]
 
     def collate(self, spec: NDArray[np.int64]) -> Batch:
         """The examples of one batch as padded tensors."""
-        return collate(self.store, spec)
+        variant = int(spec[0]) // len(self.store)
+        return collate(self._variant(variant), np.asarray(spec) - variant * len(self.store))
+
+    def _variant(self, number: int) -> TokenStore:
+        if self._opened[0] != number:
+            self._opened = (number, self.store.variant(number))
+        return self._opened[1]
 
     def target(self, batch: Batch) -> Tensor:
         """[B, T+1]: BOS, tokens, EOS, padding."""
@@ -80,7 +96,7 @@ class TranslationTask:
         corpus = self.preparation.corpora.valid
         assert corpus is not None, "whoever asks for validation has validation pairs"
         sources, references = list(corpus.sources), list(corpus.targets)
-        budget = self.plan.tokens_per_batch
+        budget = self.tokens_per_batch
         nll, num_tokens = summed_nll(self.translator, sources, references, budget)
         metrics = {"nll": nll / max(1, num_tokens)}
         if count := min(self.evaluation.validation_lines, len(sources)):

@@ -7,6 +7,7 @@ from gnomon.text.batches import Batch, BatchPlan, collate
 from gnomon.text.corpus import DataConfig, Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
+from gnomon.text.segmentation import Segmentation
 from gnomon.text.splits import Corpora, SplitReport, open_corpora
 from gnomon.text.store import TokenStore
 from gnomon.text.store_writer import BuildReport
@@ -27,6 +28,7 @@ __all__ = [
     "Pair",
     "ParallelCorpus",
     "Replacements",
+    "Segmentation",
     "SplitReport",
     "TokenStore",
     "Tokenizer",

@@ -12,6 +12,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,16 +23,20 @@ from numpy.typing import NDArray
 from gnomon.errors import DataError
 from gnomon.files import atomic_folder, sha256_of
 from gnomon.text.corpus import ParallelCorpus
+from gnomon.text.ragged import gather
+from gnomon.text.segmentation import Segmentation, Segmenter
 from gnomon.text.store_writer import (
     FORMAT_VERSION,
     MANIFEST,
     BuildReport,
     StoreWriter,
+    array_names,
     manifest_digest,
 )
 from gnomon.text.tokenizer_pair import TokenizerPair
 
 Origin = Literal["built", "reused", "rebuilt"]
+_PLAIN = Segmentation()
 
 
 class TokenStore:
@@ -39,6 +45,8 @@ class TokenStore:
     Attributes:
         source_lengths: tokens of each source with its end of sentence, int64 [num_pairs].
         target_lengths: tokens of each target with begin and end of sentence, int64 [num_pairs].
+        num_variants: segmentations of each pair; ids and lengths are those of number 0, see
+            `variant` for the others.
         line_numbers: each pair's line in the raw files, from 1, int64 [num_pairs].
         report: what was kept and left out when the store was built.
         origin: whether `build` made the store, found it, or found it damaged and made it anew.
@@ -57,16 +65,34 @@ class TokenStore:
         self.manifest = _read_manifest(self.folder)
         try:
             self.report = BuildReport.of(self.manifest["report"])
-            self._source_ids, self._target_ids = (
-                self._array("source.ids"),
-                self._array("target.ids"),
-            )
-            self._source_offsets = self._array("source.offsets")
-            self._target_offsets = self._array("target.offsets")
+            self.num_variants: int = self.manifest["num_variants"]
+            self._variants = [
+                tuple(
+                    self._array(name)
+                    for side in ("source", "target")
+                    for name in array_names(side, variant)
+                )
+                for variant in range(self.num_variants)
+            ]
             self.line_numbers = self._array("line_numbers")
         except (KeyError, TypeError) as error:
             raise _damaged(self.folder, f"{MANIFEST}: {error!r}") from error
         self._check_offsets()
+        self._show(0)
+
+    def variant(self, number: int) -> TokenStore:
+        """The same pairs in another segmentation, 0 ≤ `number` < `num_variants`."""
+        other = copy(self)
+        other._show(number)
+        return other
+
+    def _show(self, number: int) -> None:
+        (
+            self._source_ids,
+            self._source_offsets,
+            self._target_ids,
+            self._target_offsets,
+        ) = self._variants[number]
         self.source_lengths = np.diff(self._source_offsets) + 1
         self.target_lengths = np.diff(self._target_offsets) + 2
 
@@ -83,11 +109,11 @@ class TokenStore:
 
     def sources(self, indices: NDArray[np.int64]) -> NDArray[Any]:
         """Ids of several sources, one after the other; a copy."""
-        return _gathered(self._source_ids, self._source_offsets, indices)
+        return gather(self._source_ids, self._source_offsets, indices)
 
     def targets(self, indices: NDArray[np.int64]) -> NDArray[Any]:
         """Ids of several targets, one after the other; a copy."""
-        return _gathered(self._target_ids, self._target_offsets, indices)
+        return gather(self._target_ids, self._target_offsets, indices)
 
     @classmethod
     def build(
@@ -96,6 +122,7 @@ class TokenStore:
         corpus: ParallelCorpus,
         tokenizers: TokenizerPair,
         *,
+        segmentation: Segmentation = _PLAIN,
         max_length: int | None = None,
         on_too_long: Literal["drop", "error"] = "drop",
         progress: Callable[[int], None] | None = None,
@@ -103,21 +130,24 @@ class TokenStore:
         """Return the store of `corpus` under `folder`, building it unless it is there already.
 
         Pairs with an empty side cannot be learned from and are left out; so are pairs with more
-        than `max_length` tokens on a side (end of sentence included) unless `on_too_long` is
-        "error". Both are counted in `report`. Several processes may build at once.
+        than `max_length` tokens on a side (end of sentence included) in any variant, unless
+        `on_too_long` is "error". Both are counted in `report`. Several processes may build at once.
 
         Args:
             folder: where stores are kept, each in a folder of its own.
             corpus: what to encode.
             tokenizers: how.
+            segmentation: in which variants.
             max_length: tokens; None for no limit.
             on_too_long: "drop" or "error".
             progress: called with the number of pairs read so far.
 
         Raises:
             DataError: a line is no valid text, a pair is too long, or no pair is left.
+            ModelError: BPE-dropout is asked of a vocabulary that is not BPE.
         """
-        key = _key(corpus, tokenizers, max_length, on_too_long)
+        segmenter = Segmenter(tokenizers, segmentation)
+        key = _key(corpus, tokenizers, segmentation, max_length, on_too_long)
         place = Path(folder) / f"{corpus.name}-{key[:16]}"
         if isinstance(finished := cls._open_if_whole(place), TokenStore):
             return finished
@@ -128,7 +158,7 @@ class TokenStore:
                     return finished
                 damage = str(finished.seen) if place.exists() else None
                 with atomic_folder(place) as temporary:
-                    writer = StoreWriter(temporary, tokenizers, max_length, on_too_long)
+                    writer = StoreWriter(temporary, tokenizers, segmenter, max_length, on_too_long)
                     writer.write(corpus, key, progress)
                 store = cls(place)
         except OSError as error:
@@ -165,23 +195,13 @@ class TokenStore:
 
     def _check_offsets(self) -> None:
         num_pairs = self.report.num_pairs
-        for offsets, ids in (
-            (self._source_offsets, self._source_ids),
-            (self._target_offsets, self._target_ids),
-        ):
-            fits = len(offsets) == num_pairs + 1 and offsets[0] == 0 and offsets[-1] == len(ids)
-            if not fits or len(self.line_numbers) != num_pairs:
-                raise _damaged(self.folder, "arrays that do not belong together")
-
-
-def _gathered(
-    ids: NDArray[Any], offsets: NDArray[np.int64], indices: NDArray[np.int64]
-) -> NDArray[Any]:
-    starts = offsets[indices]
-    lengths = offsets[indices + 1] - starts
-    shifts = starts - (np.cumsum(lengths) - lengths)  # from place in the result to place in `ids`
-    gathered: NDArray[Any] = ids[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
-    return gathered
+        fits = len(self.line_numbers) == num_pairs
+        for source_ids, source_offsets, target_ids, target_offsets in self._variants:
+            for ids, offsets in ((source_ids, source_offsets), (target_ids, target_offsets)):
+                fits = fits and len(offsets) == num_pairs + 1
+                fits = fits and offsets[0] == 0 and offsets[-1] == len(ids)
+        if not fits:
+            raise _damaged(self.folder, "arrays that do not belong together")
 
 
 @contextmanager
@@ -201,10 +221,12 @@ def _lock_beside(place: Path) -> Iterator[None]:
 def _key(
     corpus: ParallelCorpus,
     tokenizers: TokenizerPair,
+    segmentation: Segmentation,
     max_length: int | None,
     on_too_long: str,
 ) -> str:
-    parts = [FORMAT_VERSION, corpus.fingerprint, tokenizers.fingerprint, max_length, on_too_long]
+    parts = [FORMAT_VERSION, corpus.fingerprint, tokenizers.fingerprint, asdict(segmentation)]
+    parts += [max_length, on_too_long]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from gnomon.errors import DataError
 from gnomon.files import sha256_of
 from gnomon.text.corpus import Pair, ParallelCorpus
+from gnomon.text.ragged import Ragged
+from gnomon.text.segmentation import Segmenter
 from gnomon.text.tokenizer import UNK_ID
 from gnomon.text.tokenizer_pair import TokenizerPair
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 _CHUNK_PAIRS = 10_000  # encoded at a time: enough to keep every core busy, little to hold
-_CHUNK_CHARACTERS = 4_000_000  # or fewer pairs, where lines are very long
+_CHUNK_CHARACTERS = 4_000_000  # or fewer pairs, where lines are very long or variants many
 _NUM_EXAMPLES = 5  # line numbers named per reason
 
 
@@ -74,17 +76,21 @@ class StoreWriter:
         self,
         folder: Path,
         tokenizers: TokenizerPair,
+        segmenter: Segmenter,
         max_length: int | None,
         on_too_long: Literal["drop", "error"],
     ) -> None:
         self.folder = folder
         self.tokenizers = tokenizers
+        self.segmenter = segmenter
         self.max_length = max_length
         self.on_too_long = on_too_long
         self.report = BuildReport()
         self.line_numbers: list[NDArray[np.int64]] = []
-        self.source = _SideWriter(folder / "source.ids", tokenizers.source.vocab_size)
-        self.target = _SideWriter(folder / "target.ids", tokenizers.target.vocab_size)
+        self.sides = {
+            name: _SideWriter(folder, name, tokenizer.vocab_size, segmenter.num_variants)
+            for name, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target))
+        }
 
     def write(
         self, corpus: ParallelCorpus, key: str, progress: Callable[[int], None] | None = None
@@ -95,8 +101,10 @@ class StoreWriter:
             DataError: see `TokenStore.build`.
         """
         num_read = 0
-        with self.source.file, self.target.file:
-            for chunk in _chunks(corpus.pairs()):
+        with ExitStack() as files:
+            for side in self.sides.values():
+                side.open(files)
+            for chunk in _chunks(corpus.pairs(), self.segmenter.num_variants):
                 self._add(chunk, corpus)
                 num_read += len(chunk)
                 if progress is not None:
@@ -110,30 +118,39 @@ class StoreWriter:
                 pairs.append(pair)
             else:
                 self.report.omit("empty side", pair.line)
-        sources = self.tokenizers.source.encode([pair.source for pair in pairs])
-        targets = self.tokenizers.target.encode([pair.target for pair in pairs])
-        kept = [
-            index
-            for index, pair in enumerate(pairs)
-            if self._fits(len(sources[index]), len(targets[index]), pair, corpus)
-        ]
-        self.source.write([sources[index] for index in kept])
-        self.target.write([targets[index] for index in kept])
-        self.line_numbers.append(np.array([pairs[index].line for index in kept], np.int64))
-        self.report.num_pairs += len(kept)
+        lines = np.array([pair.line for pair in pairs], np.int64)
+        sources, targets = self.segmenter.pairs(
+            [pair.source for pair in pairs], [pair.target for pair in pairs], lines
+        )
+        fits = self._fits(sources, targets, lines, corpus)
+        for side, variants in zip(self.sides.values(), (sources, targets), strict=True):
+            side.write([rows.where(fits) for rows in variants])
+        self.line_numbers.append(lines[fits])
+        self.report.num_pairs += int(fits.sum())
 
-    def _fits(self, source: int, target: int, pair: Pair, corpus: ParallelCorpus) -> bool:
-        source, target = source + 1, target + 1  # end of sentence
-        if self.max_length is None or max(source, target) <= self.max_length:
-            return True
-        if self.on_too_long == "error":
-            raise DataError(
-                f"no side of a pair may have more than {self.max_length} tokens",
-                seen=f"{corpus.files[0]}, line {pair.line}: {source} and {target} tokens",
-                mend='raise data.max_length, or set data.on_too_long = "drop"',
-            )
-        self.report.omit(f"more than {self.max_length} tokens", pair.line)
-        return False
+    def _fits(
+        self,
+        sources: list[Ragged],
+        targets: list[Ragged],
+        lines: NDArray[np.int64],
+        corpus: ParallelCorpus,
+    ) -> NDArray[np.bool_]:
+        """Which pairs are short enough in every variant, so that each epoch has the same pairs."""
+        source = np.max([rows.lengths for rows in sources], axis=0) + 1  # end of sentence
+        target = np.max([rows.lengths for rows in targets], axis=0) + 1
+        if self.max_length is None:
+            return np.ones(len(lines), np.bool_)
+        fits: NDArray[np.bool_] = np.maximum(source, target) <= self.max_length
+        for index in np.flatnonzero(~fits):
+            if self.on_too_long == "error":
+                raise DataError(
+                    f"no side of a pair may have more than {self.max_length} tokens",
+                    seen=f"{corpus.files[0]}, line {lines[index]}: {source[index]} and "
+                    f"{target[index]} tokens",
+                    mend='raise data.max_length, or set data.on_too_long = "drop"',
+                )
+            self.report.omit(f"more than {self.max_length} tokens", int(lines[index]))
+        return fits
 
     def _finish(self, corpus: ParallelCorpus, key: str) -> None:
         report = self.report
@@ -144,25 +161,22 @@ class StoreWriter:
                 seen=f"{', '.join(map(str, corpus.files))}: left out {reasons or 'nothing'}",
                 mend="check that these are the right files",
             )
-        report.num_source_tokens, report.num_source_unknown = self.source.totals()
-        report.num_target_tokens, report.num_target_unknown = self.target.totals()
-        arrays: dict[str, tuple[np.dtype[Any], int]] = {
-            "source.ids": (self.source.dtype, report.num_source_tokens),
-            "target.ids": (self.target.dtype, report.num_target_tokens),
-        }
-        for name, array in (
-            ("source.offsets", self.source.offsets()),
-            ("target.offsets", self.target.offsets()),
-            ("line_numbers", np.concatenate(self.line_numbers)),
-        ):
-            array.astype("<i8").tofile(self.folder / name)
-            arrays[name] = (np.dtype("<i8"), len(array))
+        source, target = self.sides.values()
+        report.num_source_tokens, report.num_source_unknown = source.totals()
+        report.num_target_tokens, report.num_target_unknown = target.totals()
+        arrays: dict[str, tuple[np.dtype[Any], int]] = {}
+        for side in self.sides.values():
+            arrays |= side.finish()
+        lines = np.concatenate(self.line_numbers).astype("<i8")
+        lines.tofile(self.folder / "line_numbers")
+        arrays["line_numbers"] = (lines.dtype, len(lines))
         manifest = {
             "format_version": FORMAT_VERSION,
             "key": key,
             "corpus": corpus.name,
             "files": [str(file) for file in corpus.files],
             "tokenizer": self.tokenizers.fingerprint,
+            "num_variants": self.segmenter.num_variants,
             "arrays": {
                 name: {
                     "dtype": dtype.str,
@@ -185,36 +199,56 @@ def manifest_digest(manifest: dict[str, Any]) -> str:
 
 
 class _SideWriter:
-    """Appends one side's ids to a file and remembers where each text ends."""
+    """Appends one side's ids to a file for each variant, and remembers where each text ends."""
 
-    def __init__(self, path: Path, vocab_size: int) -> None:
-        self.file = path.open("wb")
+    def __init__(self, folder: Path, name: str, vocab_size: int, num_variants: int) -> None:
         self.dtype: np.dtype[Any] = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+        self._folder = folder
+        self._names = [array_names(name, variant) for variant in range(num_variants)]
         self._vocab_size = vocab_size
-        self._lengths: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
-        self._num_unknown = 0
+        self._files: list[BinaryIO] = []
+        self._lengths: list[list[NDArray[np.int64]]] = [[] for _ in range(num_variants)]
+        self._num_unknown = 0  # in the first variant
 
-    def write(self, rows: list[list[int]]) -> None:
-        flat = np.fromiter(chain.from_iterable(rows), np.int64)
-        assert flat.size == 0 or flat.max() < self._vocab_size, "id outside the vocabulary"
-        self._num_unknown += int((flat == UNK_ID).sum())
-        self._lengths.append(np.array([len(row) for row in rows], np.int64))
-        flat.astype(self.dtype).tofile(self.file)
+    def open(self, stack: ExitStack) -> None:
+        self._files = [
+            stack.enter_context((self._folder / ids).open("wb")) for ids, _ in self._names
+        ]
 
-    def offsets(self) -> NDArray[np.int64]:
-        return np.cumsum(np.concatenate(self._lengths))
+    def write(self, variants: list[Ragged]) -> None:
+        self._num_unknown += int((variants[0].ids == UNK_ID).sum())
+        for rows, file, lengths in zip(variants, self._files, self._lengths, strict=True):
+            assert not len(rows.ids) or rows.ids.max() < self._vocab_size, "id beyond vocabulary"
+            lengths.append(rows.lengths)
+            rows.ids.astype(self.dtype).tofile(file)
 
     def totals(self) -> tuple[int, int]:
-        return int(self.offsets()[-1]), self._num_unknown
+        return sum(int(part.sum()) for part in self._lengths[0]), self._num_unknown
+
+    def finish(self) -> dict[str, tuple[np.dtype[Any], int]]:
+        """Write where each text ends; return type and length of every array."""
+        arrays: dict[str, tuple[np.dtype[Any], int]] = {}
+        for (ids, name), lengths in zip(self._names, self._lengths, strict=True):
+            offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])).astype("<i8")
+            offsets.tofile(self._folder / name)
+            arrays[ids] = (self.dtype, int(offsets[-1]))
+            arrays[name] = (offsets.dtype, len(offsets))
+        return arrays
 
 
-def _chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
+def array_names(side: str, variant: int) -> tuple[str, str]:
+    """Names of the files of a side's ids and offsets in one variant."""
+    stem = side if variant == 0 else f"{side}.{variant}"
+    return f"{stem}.ids", f"{stem}.offsets"
+
+
+def _chunks(pairs: Iterator[Pair], num_variants: int) -> Iterator[list[Pair]]:
     chunk: list[Pair] = []
     characters = 0
     for pair in pairs:
         chunk.append(pair)
         characters += len(pair.source) + len(pair.target)
-        if len(chunk) == _CHUNK_PAIRS or characters >= _CHUNK_CHARACTERS:
+        if len(chunk) == _CHUNK_PAIRS or characters * num_variants >= _CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
     if chunk:

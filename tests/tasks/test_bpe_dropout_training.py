@@ -1,0 +1,156 @@
+"""A training with BPE-dropout reads another variant each epoch and continues bit for bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gnomon import api
+from gnomon.recipes import load_recipe
+from gnomon.tasks import TranslationTask
+from gnomon.training import Listener, RunFolder, StepRecord, check_sanity
+
+RECIPE = """
+name = "letters"
+[data]
+holdout = 20
+[tokenizer]
+vocab_size = 400
+bpe_dropout = 0.2
+bpe_dropout_variants = 3
+[model]
+d_model = 32
+num_encoder_layers = 1
+num_decoder_layers = 1
+dropout = 0.1
+attention.num_heads = 2
+feedforward.size = 64
+norm.placement = "pre"
+[schedule]
+kind = "constant"
+peak = 5e-3
+warmup_steps = 10
+[training]
+tokens_per_batch = 900
+max_steps = 30
+validate_every = 15
+checkpoint_every = 15
+log_every = 10
+precision = "fp32"
+[decoding]
+beam = 1
+"""
+
+
+class Stop(Listener):
+    """Interrupts the training after a step, as Ctrl-C would."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, record: StepRecord) -> None:
+        if record.step == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> tuple[Path, Path]:
+    choose = random.Random(0)
+    words = ["".join(choose.choices("abcdef", k=choose.randint(2, 6))) for _ in range(40)]
+    lines = [choose.choices(words, k=choose.randint(1, 6)) for _ in range(300)]
+    data = tmp_path / "letters.tsv"
+    data.write_text("".join(f"{' '.join(line)}\t{' '.join(line[::-1])}\n" for line in lines))
+    recipe = tmp_path / "letters.toml"
+    recipe.write_text(RECIPE)
+    return recipe, data
+
+
+def opened(recipe: Path, data: Path, run: Path, *overrides: str) -> TranslationTask:
+    """The task of a training, as it stands before its first step."""
+    caught: list[TranslationTask] = []
+
+    class EnoughError(Exception):
+        pass
+
+    def catch(task: TranslationTask) -> None:
+        caught.append(task)
+        raise EnoughError
+
+    with pytest.raises(EnoughError):
+        api.train(recipe, data=data, run=run, overrides=overrides, before_start=catch)
+    return caught[0]
+
+
+def test_epochs_take_the_variants_in_turn(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    task = opened(*inputs, tmp_path / "run")
+    store, budget = task.store, task.tokens_per_batch
+    assert store.num_variants == 3
+    assert all(check.passed for check in check_sanity(task))
+    tokens = set()
+    last: list[np.ndarray] = []
+    for epoch in range(4):
+        variant = store.variant(epoch % 3)
+        pairs: list[int] = []
+        for spec in task.epoch(epoch):
+            batch = task.collate(spec)
+            assert batch.source.numel() + batch.target.numel() <= budget
+            for pair, source in zip(batch.indices, batch.source, strict=True):
+                ids = source[: variant.source_lengths[pair] - 1].tolist()
+                assert ids == variant.source(pair).tolist()
+            pairs += batch.indices
+            # Batches of the epoch before can still be asked for: the loop looks ahead.
+            if last:
+                assert task.collate(last[0]).source.shape[0] == len(last[0])
+        assert sorted(pairs) == list(range(len(store)))
+        tokens.add(int(variant.source_lengths.sum()))
+        last = list(task.epoch(epoch))
+    assert len(tokens) == 3
+
+
+def test_dropout_changes_training_text_and_nothing_else(
+    inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    split = opened(*inputs, tmp_path / "split")
+    plain = opened(*inputs, tmp_path / "plain", "tokenizer.bpe_dropout=0")
+    assert plain.store.num_variants == 1
+    assert split.store.folder != plain.store.folder
+    assert split.preparation.tokenizers.fingerprint == plain.preparation.tokenizers.fingerprint
+    assert split.store.source_lengths.sum() > plain.store.source_lengths.sum()
+    assert len(split.store) == len(plain.store)
+    plain.model.load_state_dict(split.model.state_dict())
+    assert split.validate(0) == plain.validate(0)
+    again = opened(*inputs, tmp_path / "seed", "training.seed=99")
+    assert again.store.folder != split.store.folder
+    assert again.preparation.tokenizers.fingerprint == split.preparation.tokenizers.fingerprint
+
+
+def test_a_continued_training_is_the_uninterrupted_one(
+    inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    recipe, data = inputs
+    batches = len(opened(recipe, data, tmp_path / "run").epoch(0))
+    assert 3 < batches < 15, "there must be epoch borders within the training"
+    torch.set_num_threads(1)
+    whole = api.train(recipe, data=data, run=tmp_path / "whole")
+    # In an epoch, at its border, and just behind it.
+    for step in (batches - 2, batches, batches + 1, 2 * batches):
+        stopped = api.train(recipe, data=data, run=tmp_path / "parts", listeners=[Stop(step)])
+        assert not stopped.outcome.finished
+    parts = api.train(recipe, data=data, run=tmp_path / "parts")
+    assert parts.outcome.finished
+    for name in ("model.safetensors", "training.safetensors"):
+        one, two = (RunFolder(run).checkpoints.path(30) / name for run in (whole.run, parts.run))
+        assert one.read_bytes() == two.read_bytes(), name
+
+
+def test_the_recipe_refuses_dropout_without_merges(inputs: tuple[Path, Path]) -> None:
+    from gnomon.errors import RecipeError
+
+    with pytest.raises(RecipeError, match="bpe_dropout"):
+        load_recipe(inputs[0], ["tokenizer.kind=unigram"])
