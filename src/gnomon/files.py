@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,16 +54,20 @@ def write_atomically(path: Path, data: str | bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file to write to that takes the place of `path` when the block ends well."""
+    """Yield a file to write to that takes the place of `path` when the block ends well.
+
+    It gets the permissions of the file it replaces, or those that any new file would get.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less the umask
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
+        if path.exists():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
         sync(path.parent)
     except BaseException:

@@ -2,6 +2,16 @@
 
 from gnomon.api.evaluate import evaluate
 from gnomon.api.load import load, model_folder
+from gnomon.api.pairs import given_pairs
 from gnomon.api.train import Training, prepare, read_recipe, train
 
-__all__ = ["Training", "evaluate", "load", "model_folder", "prepare", "read_recipe", "train"]
+__all__ = [
+    "Training",
+    "evaluate",
+    "given_pairs",
+    "load",
+    "model_folder",
+    "prepare",
+    "read_recipe",
+    "train",
+]

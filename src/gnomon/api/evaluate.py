@@ -11,6 +11,7 @@ from typing import Any
 
 from gnomon.api.claim import read_run_recipe
 from gnomon.api.load import load, model_folder
+from gnomon.api.pairs import given_pairs
 from gnomon.errors import DataError
 from gnomon.evaluation import EvaluationConfig, EvaluationReport
 from gnomon.files import write_atomically
@@ -81,12 +82,8 @@ def _corpus(
     reference: str | Path | None,
     data: str | Path | None,
 ) -> ParallelCorpus:
-    if data is not None:
-        return ParallelCorpus("given", tsv=data)
-    if source is not None and reference is not None:
-        return ParallelCorpus("given", source=source, target=reference)
-    if source is not None or reference is not None:
-        raise DataError("source and reference go together", mend="give both, or one TSV file")
+    if source is not None or reference is not None or data is not None:
+        return given_pairs(source, reference, data)
     corpora = None if recipe is None else open_corpora(recipe.data)
     corpus = None if corpora is None else corpora.test or corpora.valid
     if corpus is None:

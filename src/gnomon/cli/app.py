@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gnomon import __version__
-from gnomon.cli import evaluate, prepare, quickstart, recipe, train, translate
+from gnomon.cli import evaluate, prepare, quickstart, recipe, score, train, translate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,4 +41,5 @@ app.command("prepare")(prepare.prepare)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("translate")(translate.translate)
+app.command("score")(score.score)
 app.add_typer(recipe.app, name="recipe")

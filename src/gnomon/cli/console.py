@@ -21,6 +21,11 @@ def say(text: str) -> None:
     console().print(text, markup=False, highlight=False)
 
 
+def warn(text: str) -> None:
+    """A plain sentence about something that may not be as wanted."""
+    console().print(text, style="yellow", markup=False, highlight=False)
+
+
 def print_line(text: str) -> None:
     """One result line to stdout: UTF-8, ended by a single newline, whatever the platform."""
     sys.stdout.buffer.write(text.encode("utf-8", errors="replace") + b"\n")

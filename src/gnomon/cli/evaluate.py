@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,13 +13,8 @@ from gnomon.cli.console import console, print_line
 def evaluate(
     model: options.ModelArgument,
     src: options.SourceOption = None,
-    ref: Annotated[
-        Path | None, typer.Option("--ref", help="Reference translations, line by line.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Instead of --src and --ref: one file, source TAB reference."),
-    ] = None,
+    ref: options.ReferenceOption = None,
+    data: options.ReferenceDataOption = None,
     beam: options.BeamOption = None,
     json_: Annotated[
         bool, typer.Option("--json", help="The whole report: scores, signatures and every line.")

@@ -22,6 +22,16 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Instead of --src and --tgt: one file, source TAB target."),
 ]
+ReferenceOption = Annotated[
+    Path | None, typer.Option("--ref", help="Reference translations, line by line.")
+]
+ReferenceDataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Instead of --src and --ref: one file, source TAB reference."),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Default: standard output.")
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

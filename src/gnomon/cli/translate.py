@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console, leave_closed_pipe
+from gnomon.cli.console import console, warn
+from gnomon.cli.destination import destination
 
 if TYPE_CHECKING:
     from gnomon.tasks import Translation
@@ -25,9 +24,7 @@ def translate(
     input_: Annotated[
         Path | None, typer.Option("--input", "-i", help="Text file; default: standard input.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: standard output.")
-    ] = None,
+    output: options.OutputOption = None,
     beam: options.BeamOption = None,
     nbest: Annotated[
         int | None, typer.Option(help="Outputs a line; more than one needs --json.")
@@ -79,7 +76,7 @@ def translate(
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
     replaced = Replacements()
     lines = read_lines(input_ or sys.stdin.buffer, errors="replace", replacements=replaced)
-    with _destination(output) as out:
+    with destination(output) as out:
         first = 1
         while chunk := list(islice(lines, 1 if interactive else CHUNK)):
             results = translator.translate(chunk, batch_tokens=batch_tokens, **settings)
@@ -89,10 +86,9 @@ def translate(
             out.flush()
             first += len(chunk)
     if replaced:
-        console().print(
+        warn(
             f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
-            f"were replaced, the first in line {replaced.first_line}",
-            style="yellow",
+            f"were replaced, the first in line {replaced.first_line}"
         )
 
 
@@ -115,39 +111,9 @@ def _warn(number: int, line: str, result: Translation) -> None:
     shown = line if len(line) <= 60 else line[:57] + "…"
     shown = "".join(c if c.isprintable() else "\ufffd" for c in shown)  # nothing steers a terminal
     if result.far:
-        console().print(
+        warn(
             f"line {number} is far from what this model was trained on; "
-            f"do not trust its translation: {shown}",
-            style="yellow",
-            markup=False,
-            highlight=False,
+            f"do not trust its translation: {shown}"
         )
     if result.truncated:
-        console().print(
-            f"line {number}: the output reached its length limit and may be cut: {shown}",
-            style="yellow",
-            markup=False,
-            highlight=False,
-        )
-
-
-@contextmanager
-def _destination(output: Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that appears only when all of it is written."""
-    if output is None:
-        try:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            leave_closed_pipe()
-        return
-    if (
-        output.exists() and not output.is_file()
-    ):  # /dev/null, a named pipe: written to, not replaced
-        with output.open("wb") as file:
-            yield file
-        return
-    from gnomon.files import atomic_file
-
-    with atomic_file(output.resolve()) as file:
-        yield file
+        warn(f"line {number}: the output reached its length limit and may be cut: {shown}")

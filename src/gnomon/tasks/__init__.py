@@ -6,10 +6,12 @@ Knows nothing of optimizers, recipes or the command line.
 from gnomon.tasks.evaluation import evaluate_translator
 from gnomon.tasks.folder import load_translator, load_weights, save_translator
 from gnomon.tasks.preparation import Preparation, prepare_translation
+from gnomon.tasks.scoring import PairScore
 from gnomon.tasks.translation import TranslationTask
 from gnomon.tasks.translator import Translation, Translator
 
 __all__ = [
+    "PairScore",
     "Preparation",
     "Translation",
     "TranslationTask",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gnomon.model import Transformer
-from gnomon.tasks.translator import Translator, padded
-from gnomon.text import Tokenizer
+from gnomon.tasks.rows import batches, longest_first, padded
+from gnomon.text import BOS_ID, EOS_ID, PAD_ID
+
+if TYPE_CHECKING:
+    from gnomon.tasks.translator import Translator
 
 
 def predict(model: Transformer, source: Tensor, inputs: Tensor, keep: Tensor) -> Tensor:
@@ -26,7 +30,63 @@ def predict(model: Transformer, source: Tensor, inputs: Tensor, keep: Tensor) ->
     return model.project(hidden[keep])
 
 
+class Pair(NamedTuple):
+    """The ids of a source with EOS, and of its target between BOS and EOS."""
+
+    source: list[int]
+    target: list[int]
+
+    @property
+    def length(self) -> int:
+        """Tokens of both sides, what a batch's budget is counted in."""
+        return len(self.source) + len(self.target)
+
+    def within(self, reach: int | None) -> bool:
+        """Whether both sides lie within the model's positions; the decoder never reads EOS."""
+        return reach is None or (len(self.source) <= reach and len(self.target) <= reach + 1)
+
+
+def encoded_pairs(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+) -> list[Pair]:
+    """The ids that the model reads and predicts for each pair of texts."""
+    both = zip(
+        translator.tokenizers.source.encode(list(sources)),
+        translator.tokenizers.target.encode(list(targets)),
+        strict=True,
+    )
+    return [Pair([*source, EOS_ID], [BOS_ID, *target, EOS_ID]) for source, target in both]
+
+
 @torch.no_grad()
+def pair_losses(
+    model: Transformer, pairs: Sequence[Pair], batch_tokens: int, device: torch.device
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Teacher-force all pairs, longest first, and give −log p of every target token.
+
+    Yields:
+        The places of a batch's pairs, how many tokens each predicts (EOS counted) int64 [B], and
+        the losses fp32 [M] of these tokens in nats, pair after pair.
+    """
+    lengths = [pair.length for pair in pairs]
+    order = longest_first(range(len(pairs)), lengths)
+    was_training = model.training
+    model.eval()
+    try:
+        for batch in batches(order, lengths, batch_tokens):
+            source = padded([pairs[place].source for place in batch]).to(device)
+            target = padded([pairs[place].target for place in batch]).to(device)
+            inputs, labels = target[:, :-1], target[:, 1:]
+            keep = labels != PAD_ID
+            logits = predict(model, source, inputs, keep)
+            losses = torch.nn.functional.cross_entropy(
+                logits.float(), labels[keep], reduction="none"
+            )
+            yield batch, keep.sum(1), losses
+    finally:
+        model.train(was_training)
+
+
 def summed_nll(
     translator: Translator, sources: Sequence[str], references: Sequence[str], batch_tokens: int
 ) -> tuple[float, int]:
@@ -35,40 +95,14 @@ def summed_nll(
     A pair with a blank source is left out, since such a line is never given to the model; so is one
     that learned positions do not reach, since there is no probability to be had.
     """
-    rows = [
-        ([*source, Tokenizer.eos_id], [Tokenizer.bos_id, *target, Tokenizer.eos_id])
-        for text, source, target in zip(
-            sources,
-            translator.tokenizers.source.encode(list(sources)),
-            translator.tokenizers.target.encode(list(references)),
-            strict=True,
-        )
-        if text.strip()
+    reach = translator.model.config.max_positions()
+    pairs = [
+        pair
+        for text, pair in zip(sources, encoded_pairs(translator, sources, references), strict=True)
+        if text.strip() and pair.within(reach)
     ]
-    if (reach := translator.model.config.max_positions()) is not None:
-        rows = [row for row in rows if len(row[0]) <= reach and len(row[1]) <= reach + 1]
-    rows.sort(key=lambda row: -len(row[0]) - len(row[1]))
-    total, num_tokens, start = 0.0, 0, 0
-    model, was_training = translator.model, translator.model.training
-    model.eval()
-    try:
-        while start < len(rows):
-            size = max(1, batch_tokens // (len(rows[start][0]) + len(rows[start][1])))
-            source, target = zip(*rows[start : start + size], strict=True)
-            nll, count = _batch_nll(translator, source, target)
-            total, num_tokens, start = total + nll, num_tokens + count, start + size
-    finally:
-        model.train(was_training)
+    total, num_tokens = 0.0, 0
+    for _, counts, losses in pair_losses(translator.model, pairs, batch_tokens, translator.device):
+        total += float(losses.double().sum())
+        num_tokens += int(counts.sum())
     return total, num_tokens
-
-
-def _batch_nll(
-    translator: Translator, sources: Sequence[list[int]], targets: Sequence[list[int]]
-) -> tuple[float, int]:
-    source = padded(sources).to(translator.device)
-    target = padded(targets).to(translator.device)
-    inputs, labels = target[:, :-1], target[:, 1:]
-    keep = labels != Tokenizer.pad_id
-    logits = predict(translator.model, source, inputs, keep)
-    losses = torch.nn.functional.cross_entropy(logits.float(), labels[keep], reduction="none")
-    return float(losses.double().sum()), int(keep.sum())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from gnomon.decoding import (
     EncoderDecoderScorer,
@@ -19,6 +17,8 @@ from gnomon.decoding import (
 )
 from gnomon.errors import RecipeError
 from gnomon.model import Transformer
+from gnomon.tasks.rows import batches, longest_first, padded
+from gnomon.tasks.scoring import PairScore, score_pairs
 from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair
 
 
@@ -85,21 +85,36 @@ class Translator:
         sources = self.tokenizers.source.encode([" ".join(text.split("\n")) for text in texts])
         blank = [not text.strip() for text in texts]
         results = [Translation("", 0.0, 0.0, 0, False) if empty else None for empty in blank]
-        # Longest first: memory trouble shows at once, and neighbours are of equal length.
-        order = sorted(
-            (i for i in range(len(texts)) if not blank[i]), key=lambda i: (-len(sources[i]), i)
-        )
+        lengths = [len(ids) + 1 for ids in sources]
+        order = longest_first([i for i in range(len(texts)) if not blank[i]], lengths)
         far = self._far(texts)
         was_training = self.model.training
         self.model.eval()
         try:
-            for batch in _batches(order, [len(ids) + 1 for ids in sources], batch_tokens):
+            for batch in batches(order, lengths, batch_tokens):
                 found = self._decode([sources[i] for i in batch], config)
                 for i, hypotheses in zip(batch, found, strict=True):
                     results[i] = self._as_translation(hypotheses, far[i])
         finally:
             self.model.train(was_training)
         return [result for result in results if result is not None]
+
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], *, batch_tokens: int = 4096
+    ) -> list[PairScore]:
+        """How probable each target is as the translation of its source, one for one.
+
+        A blank source is never given to the model: with a blank target the log-probability is 0
+        over no tokens, with any other target there is none. Nothing is ever cut to fit: a pair
+        that the model's positions do not reach has no probability either, and the reason is told.
+
+        Args:
+            batch_tokens: padded tokens of both sides scored at once: memory and speed.
+
+        Raises:
+            DataError: not as many sources as targets.
+        """
+        return score_pairs(self, sources, targets, batch_tokens)
 
     def search_config(self, changes: dict[str, Any]) -> SearchConfig:
         """The model's own search settings with these fields changed; None changes nothing.
@@ -161,20 +176,3 @@ class Translator:
     def device(self) -> torch.device:
         """Where the model's parameters are."""
         return next(self.model.parameters()).device
-
-
-def padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Rows of ids as one int64 tensor [B, longest], padded on the right."""
-    table = np.full((len(rows), max(map(len, rows))), PAD_ID, dtype=np.int64)
-    for place, row in enumerate(rows):
-        table[place, : len(row)] = row
-    return torch.from_numpy(table)
-
-
-def _batches(order: list[int], lengths: list[int], budget: int) -> Iterator[list[int]]:
-    """Cut `order` (by falling length) so that rows × longest stays within `budget` tokens."""
-    start = 0
-    while start < len(order):
-        size = max(1, budget // lengths[order[start]])
-        yield order[start : start + size]
-        start += size

@@ -1,0 +1,65 @@
+"""`gnomon score`: how probable a model finds given translations, one line out per pair in."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gnomon.cli import options
+from gnomon.cli.console import warn
+from gnomon.cli.destination import destination
+
+if TYPE_CHECKING:
+    from gnomon.tasks import PairScore
+
+CHUNK = 1024  # pairs read before they are scored, which sorts them by length
+
+
+def score(
+    model: options.ModelArgument,
+    src: options.SourceOption = None,
+    ref: options.ReferenceOption = None,
+    data: options.ReferenceDataOption = None,
+    output: options.OutputOption = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, with every token's probability.")
+    ] = False,
+    batch_tokens: options.BatchOption = 4096,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+) -> None:
+    """Score given translations: log-probability, tokens, their mean, perplexity; TABs between.
+
+    A pair that has no probability (it is longer than the model reaches, or the source alone is
+    blank) gets "nan" (null with --json, and the reason) and is named on standard error.
+    """
+    from gnomon import api
+
+    corpus = api.given_pairs(src, ref, data)
+    translator = api.load(model, checkpoint=checkpoint, device=device)
+    pairs = iter(corpus.pairs())
+    with destination(output) as out:
+        while chunk := list(islice(pairs, CHUNK)):
+            scores = translator.score(
+                [pair.source for pair in chunk],
+                [pair.target for pair in chunk],
+                batch_tokens=batch_tokens,
+            )
+            for pair, result in zip(chunk, scores, strict=True):
+                out.write(_format(result, json_).encode("utf-8", errors="replace") + b"\n")
+                if result.reason is not None:
+                    warn(f"line {pair.line} has no score: {result.reason}")
+            out.flush()
+
+
+def _format(result: PairScore, as_json: bool) -> str:
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        return json.dumps(asdict(result), ensure_ascii=False)
+    values = (result.log_prob, result.mean, result.perplexity)
+    log_prob, mean, perplexity = ("nan" if value is None else f"{value:.6f}" for value in values)
+    return f"{log_prob}\t{result.num_tokens}\t{mean}\t{perplexity}"

@@ -1,0 +1,100 @@
+"""How probable a model finds each of some given translations: `gnomon score`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from gnomon.errors import DataError, ModelError
+from gnomon.tasks.likelihood import encoded_pairs, pair_losses
+
+if TYPE_CHECKING:
+    from gnomon.tasks.translator import Translator
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """The probability of one target text given its source.
+
+    Attributes:
+        log_prob: natural logarithm of the target's probability, EOS included; the `log_prob` that
+            the search reports when it finds these same tokens. None where there is none: `reason`.
+        num_tokens: tokens of the target, EOS included.
+        mean: log_prob / num_tokens; None without tokens.
+        perplexity: exp(-mean); None without tokens.
+        token_log_probs: natural logarithm of each token's probability given those before it.
+        pieces: the written form of each token.
+        reason: why there is no probability; None where there is one.
+    """
+
+    log_prob: float | None
+    num_tokens: int
+    mean: float | None = None
+    perplexity: float | None = None
+    token_log_probs: tuple[float, ...] = ()
+    pieces: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+def score_pairs(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], batch_tokens: int
+) -> list[PairScore]:
+    """Score each pair; see `Translator.score`."""
+    if len(sources) != len(targets):
+        raise DataError(
+            "sources and targets belong together, one for one",
+            seen=f"{len(sources)} sources, {len(targets)} targets",
+            mend="give as many of the one as of the other",
+        )
+    targets = [" ".join(text.split("\n")) for text in targets]
+    sources = [" ".join(text.split("\n")) for text in sources]
+    pairs = encoded_pairs(translator, sources, targets)
+    reach = translator.model.config.max_positions()
+    results: dict[int, PairScore] = {}
+    scored = []
+    for place, (source, target, pair) in enumerate(zip(sources, targets, pairs, strict=True)):
+        if not source.strip():
+            # A blank line is never given to the model: it is translated by a blank line, always.
+            results[place] = (
+                PairScore(None, 0, reason="the source is blank and the target is not")
+                if target.strip()
+                else PairScore(0.0, 0)
+            )
+        elif not pair.within(reach):
+            results[place] = PairScore(
+                None,
+                len(pair.target) - 1,
+                reason=f"{len(pair.source)} source and {len(pair.target) - 1} target tokens "
+                f"lie outside the {reach} positions of the model",
+            )
+        else:
+            scored.append(place)
+    chosen = [pairs[place] for place in scored]
+    tokenizer = translator.tokenizers.target
+    for batch, counts, losses in pair_losses(
+        translator.model, chosen, batch_tokens, translator.device
+    ):
+        rows = torch.split(losses, counts.tolist())
+        for index, row in zip(batch, rows, strict=True):
+            log_probs = tuple((-row.double()).tolist())
+            pieces = tuple(tokenizer.pieces(chosen[index].target[1:]))
+            results[scored[index]] = _score(log_probs, pieces)
+    return [results[place] for place in range(len(pairs))]
+
+
+def _score(log_probs: tuple[float, ...], pieces: tuple[str, ...]) -> PairScore:
+    log_prob = math.fsum(log_probs)
+    if not math.isfinite(log_prob):
+        raise ModelError(
+            "a model gives every token a finite log-probability",
+            seen=log_prob,
+            mend="look for NaN in the weights; a checkpoint from before the training diverged "
+            "will score",
+        )
+    mean = log_prob / len(log_probs)
+    perplexity = math.exp(min(-mean, 700.0))  # beyond it a float ends; nothing is that improbable
+    return PairScore(log_prob, len(log_probs), mean, perplexity, log_probs, pieces)
