@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from test_cli import gnomon
 
 from digits import TrainedRun
-from test_cli import gnomon
 
 
 @pytest.fixture
