@@ -46,6 +46,20 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def lock_beside(path: Path) -> Iterator[None]:
+    """Let one process at a time build at `path`; the lock ends with the process that holds it."""
+    try:
+        import fcntl  # POSIX only; elsewhere two builders do the work twice, with the same result
+    except ImportError:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def write_atomically(path: Path, data: str | bytes) -> None:
     """Write `data` (text as UTF-8) to `path` so that readers see the old or the new file, whole."""
     with atomic_file(path) as file:

@@ -176,6 +176,7 @@ def _prepare(recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: S
         recipe.tokenizer,
         cache,
         seed=recipe.training.seed,
+        cleaning=recipe.cleaning,
         tokenizers=tokenizers,
         say=say,
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gnomon.decoding import SearchConfig
 from gnomon.evaluation import EvaluationConfig
 from gnomon.model import TransformerConfig
-from gnomon.text import DataConfig, TokenizerConfig
+from gnomon.text import CleaningConfig, DataConfig, TokenizerConfig
 from gnomon.training import ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 SCHEMA_VERSION = 1
@@ -25,6 +25,7 @@ class Recipe:
     description: str = ""
     task: Literal["translation"] = "translation"
     data: DataConfig = field(default_factory=DataConfig)
+    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: TransformerConfig = field(default_factory=TransformerConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnomon.errors import ModelError
 from gnomon.files import atomic_folder
 from gnomon.text import (
+    REASONS,
+    Cleaned,
+    CleaningConfig,
     Corpora,
     DataConfig,
     Familiarity,
@@ -19,20 +22,24 @@ from gnomon.text import (
     TokenizerConfig,
     TokenizerPair,
     TokenStore,
+    clean,
+    look,
     open_corpora,
 )
 
 Say = Callable[[str], None]
+_DEFAULT_CLEANING = CleaningConfig()
 
 
 @dataclass(frozen=True)
 class Preparation:
     """Everything a translation task reads; nothing in it holds the corpus in memory."""
 
-    corpora: Corpora
+    corpora: Corpora  # with the training text as it is learned from, cleaned
     tokenizers: TokenizerPair
     train: TokenStore
     familiarity: Familiarity
+    cleaned: Cleaned
 
 
 def prepare_translation(
@@ -41,16 +48,18 @@ def prepare_translation(
     cache: Path,
     *,
     seed: int = 0,
+    cleaning: CleaningConfig = _DEFAULT_CLEANING,
     tokenizers: TokenizerPair | None = None,
     familiarity: Familiarity | None = None,
     say: Say = lambda message: None,
 ) -> Preparation:
-    """Open the corpora, train the tokenizer, encode every split.
+    """Open the corpora, clean the training text, train the tokenizer, encode.
 
     Args:
         data, tokenizer: the recipe's tables.
         cache: folder where tokenizers and token stores are kept, each named by its content.
         seed: decides what BPE-dropout leaves out; without it, nothing.
+        cleaning: what to look for in the training text, and what to do about it.
         tokenizers: use these instead of training some (fine-tuning keeps the model's own).
         familiarity: likewise.
         say: told what is being done, one sentence at a time.
@@ -60,6 +69,10 @@ def prepare_translation(
     """
     corpora = open_corpora(data)
     for sentence in _about_corpora(corpora):
+        say(sentence)
+    cleaned = clean(corpora.train, cleaning, cache)
+    corpora = replace(corpora, train=cleaned.corpus)
+    for sentence in (*_about_cleaning(cleaned), *_about_held_out(corpora, cleaning)):
         say(sentence)
     if tokenizers is None:
         tokenizers = _tokenizers(corpora.train, tokenizer, cache, say)
@@ -77,7 +90,7 @@ def prepare_translation(
         familiarity = Familiarity.learn(
             corpora.train.sources, None if corpora.valid is None else corpora.valid.sources
         )
-    return Preparation(corpora, tokenizers, train, familiarity)
+    return Preparation(corpora, tokenizers, train, familiarity, cleaned)
 
 
 def _about_corpora(corpora: Corpora) -> Iterator[str]:
@@ -90,12 +103,36 @@ def _about_corpora(corpora: Corpora) -> Iterator[str]:
     else:
         yield f"{len(corpora.valid):,} validation pairs from " + _names(corpora.valid)
     for count, what in (
-        (report.train_duplicates, "training pairs occur more than once"),
         (report.valid_in_train, "validation sources are trained on, so validation flatters"),
         (report.test_in_train, "test sources are trained on, so the test flatters"),
     ):
         if count.count:
             yield f"{count.count:,} {what}: {_lines(count.first_lines, count.count)}"
+
+
+_DONE = {"drop": "are left out", "keep": "are kept all the same", "repair": "are repaired"}
+
+
+def _about_cleaning(cleaned: Cleaned) -> Iterator[str]:
+    for reason, finding in cleaned.report.in_order():
+        yield (
+            f"{finding.count:,} training pairs {_DONE[finding.action]}, {REASONS[reason]}: "
+            f"{_lines(finding.lines, finding.count)}"
+        )
+    if cleaned.report.findings:
+        yield f"all of them, with what was seen: {cleaned.findings}"
+
+
+def _about_held_out(corpora: Corpora, cleaning: CleaningConfig) -> Iterator[str]:
+    """What stands in the text that models are judged on; nothing is ever left out of it."""
+    for corpus, name in ((corpora.valid, "validation"), (corpora.test, "test")):
+        if corpus is None:
+            continue
+        for reason, finding in look(corpus, cleaning).in_order():
+            yield (
+                f"{finding.count:,} {name} pairs show this and are kept, {REASONS[reason]}: "
+                f"{_lines(finding.lines, finding.count)}"
+            )
 
 
 def _about_store(store: TokenStore) -> Iterator[str]:

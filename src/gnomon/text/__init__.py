@@ -4,6 +4,9 @@ This room knows text and ids. It must not know models, losses or devices beyond 
 """
 
 from gnomon.text.batches import Batch, BatchPlan, collate
+from gnomon.text.cleaning import REASONS, CleaningConfig
+from gnomon.text.cleaning_pass import Cleaned, clean, judge, look
+from gnomon.text.cleaning_report import CleaningReport
 from gnomon.text.corpus import DataConfig, Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
@@ -18,10 +21,14 @@ __all__ = [
     "BOS_ID",
     "EOS_ID",
     "PAD_ID",
+    "REASONS",
     "UNK_ID",
     "Batch",
     "BatchPlan",
     "BuildReport",
+    "Cleaned",
+    "CleaningConfig",
+    "CleaningReport",
     "Corpora",
     "DataConfig",
     "Familiarity",
@@ -34,8 +41,11 @@ __all__ = [
     "Tokenizer",
     "TokenizerConfig",
     "TokenizerPair",
+    "clean",
     "collate",
     "count_lines",
+    "judge",
+    "look",
     "open_corpora",
     "read_lines",
 ]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from gnomon.errors import DataError
 from gnomon.files import sha256_of
 from gnomon.text.alignment import find_divergence
-from gnomon.text.lines import count_lines, read_lines
+from gnomon.text.lines import count_lines, in_step, read_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,20 @@ class DataConfig:
         return values[f"{prefix}source"], values[f"{prefix}target"], values[f"{prefix}tsv"]
 
 
+class Sieve(Protocol):
+    """Leaves pairs of a corpus out, or changes them."""
+
+    fingerprint: str  # hex digest of what it does
+
+    def __len__(self) -> int:
+        """Pairs that are left."""
+        ...
+
+    def apply(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
+        """Yield what is left of the corpus's pairs, in their order."""
+        ...
+
+
 class Pair(NamedTuple):
     """One line of the source and the line of the target that belongs to it."""
 
@@ -110,15 +125,26 @@ class ParallelCorpus:
         self.name = name
         self.num_lines = _count_pairs(self.files)
         self._rows = rows
+        self._sieve: Sieve | None = None
 
     def __len__(self) -> int:
+        if self._sieve is not None:
+            return len(self._sieve)
         return self.num_lines if self._rows is None else len(self._rows)
 
     def select(self, name: str, rows: NDArray[np.int64]) -> ParallelCorpus:
         """Return the part of the files that holds `rows` (0-based line indices, ascending)."""
         part = object.__new__(ParallelCorpus)
         part.__dict__.update(name=name, files=self.files, num_lines=self.num_lines, _rows=rows)
+        part._sieve = None
         return part
+
+    def through(self, sieve: Sieve) -> ParallelCorpus:
+        """Return what the sieve leaves of the corpus."""
+        sieved = copy(self)
+        sieved._sieve = sieve
+        sieved.__dict__.pop("fingerprint", None)  # that of the corpus as it was
+        return sieved
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -129,6 +155,8 @@ class ParallelCorpus:
     def fingerprint(self) -> str:
         """Hex digest of the files' bytes and of which lines belong to the corpus."""
         chosen = "all" if self._rows is None else hashlib.sha256(self._rows.tobytes()).hexdigest()
+        if self._sieve is not None:
+            chosen += f" {self._sieve.fingerprint}"
         return hashlib.sha256(f"{sha256_of(*self.files)} {chosen}".encode()).hexdigest()
 
     def pairs(self) -> Iterator[Pair]:
@@ -137,6 +165,10 @@ class ParallelCorpus:
         Raises:
             DataError: a line is not valid text, or has not exactly one TAB in a TSV.
         """
+        pairs = self._chosen_pairs()
+        return pairs if self._sieve is None else self._sieve.apply(pairs)
+
+    def _chosen_pairs(self) -> Iterator[Pair]:
         every = self._tsv_pairs() if len(self.files) == 1 else self._file_pairs()
         if self._rows is None:
             yield from every
@@ -162,7 +194,7 @@ class ParallelCorpus:
 
     def _file_pairs(self) -> Iterator[Pair]:
         source, target = self.files
-        both = zip(read_lines(source), read_lines(target), strict=True)
+        both = in_step(read_lines(source), read_lines(target))
         for number, (source_line, target_line) in enumerate(both, start=1):
             yield Pair(number, source_line, target_line)
 

@@ -11,10 +11,12 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeVar
 
 from gnomon.errors import DataError
 
+One = TypeVar("One")
+Other = TypeVar("Other")
 OnBadText = Literal["strict", "replace"]
 
 _BOM = b"\xef\xbb\xbf"
@@ -66,6 +68,22 @@ def read_lines(
         _check_readable(path, allow_empty=errors == "replace")
         return _file_lines(path, errors, replacements)
     return _decode_lines(file, getattr(file, "name", "stream"), errors, replacements)
+
+
+def in_step(one: Iterable[One], other: Iterable[Other]) -> Iterator[tuple[One, Other]]:
+    """Go through two texts that were found to be of equal length.
+
+    Raises:
+        DataError: they are not any more.
+    """
+    try:
+        yield from zip(one, other, strict=True)
+    except ValueError as error:
+        raise DataError(
+            "text must not change while it is read",
+            seen="one side has fewer lines than were counted a moment ago",
+            mend="wait until what writes it has ended, and try again",
+        ) from error
 
 
 def count_lines(path: str | Path) -> int:

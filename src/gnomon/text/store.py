@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import copy
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import DataError
-from gnomon.files import atomic_folder, sha256_of
+from gnomon.files import atomic_folder, lock_beside, sha256_of
 from gnomon.text.corpus import ParallelCorpus
 from gnomon.text.ragged import gather
 from gnomon.text.segmentation import Segmentation, Segmenter
@@ -152,7 +151,7 @@ class TokenStore:
         if isinstance(finished := cls._open_if_whole(place), TokenStore):
             return finished
         try:
-            with _lock_beside(place):
+            with lock_beside(place):
                 # Another process may have built it while this one waited for the lock.
                 if isinstance(finished := cls._open_if_whole(place), TokenStore):
                     return finished
@@ -202,20 +201,6 @@ class TokenStore:
                 fits = fits and offsets[0] == 0 and offsets[-1] == len(ids)
         if not fits:
             raise _damaged(self.folder, "arrays that do not belong together")
-
-
-@contextmanager
-def _lock_beside(place: Path) -> Iterator[None]:
-    """Let one process at a time build at `place`; the lock ends with the process that holds it."""
-    try:
-        import fcntl  # POSIX only; elsewhere two builders do the work twice, with the same result
-    except ImportError:
-        yield
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.with_name(f".{place.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _key(
