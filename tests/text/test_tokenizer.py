@@ -310,3 +310,13 @@ def test_pair_learns_from_both_sides_of_one_shot_iterators():
 def test_pair_missing(tmp_path):
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         TokenizerPair.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_word_of_a_megabyte_is_learned_from_in_seconds(kind):
+    lines = ["the dog and the cat"] * 50 + ["ab" * 500_000, "dog"]
+    started = time.monotonic()
+    tokenizer = Tokenizer.train(lines, TokenizerConfig(kind=kind, vocab_size=300))
+    assert time.monotonic() - started < 60
+    (ids,) = tokenizer.encode([lines[-2]])
+    assert tokenizer.decode([ids]) == [lines[-2]]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -38,6 +39,8 @@ MAX_PIECE_LENGTH = 16  # characters; longer pieces are whole phrases learned by 
 _GAP = "\n"  # in no line, so in no piece
 _MARK = "\x01"  # likewise: ends a word that stands alone, see `_with_whole_words`
 _DROPPED = (_GAP, _MARK)
+_ENDLESS = 1000  # characters
+_ENDLESS_WORD = re.compile(rf"\S{{{_ENDLESS}}}")
 _RESERVED = r"<(?=(?:pad|unk|s|/s|0x[0-9A-F]{2})>)"
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
 
@@ -172,7 +175,7 @@ class Tokenizer:
         # A rare character leaves a gap, or its neighbours would be learned as one piece.
         gaps = str.maketrans(dict.fromkeys(rare, _GAP))
         text = (
-            line if rare.isdisjoint(line) else line.translate(gaps)
+            _without_endless_words(line if rare.isdisjoint(line) else line.translate(gaps))
             for line in map(normalizer.normalize_str, lines)
         )
         learn = _learn_bpe if config.kind == "bpe" else _learn_unigram
@@ -271,6 +274,11 @@ class Tokenizer:
         """Return what `decode(encode(text))` gives: `text` in the vocabulary's Unicode form."""
         normal: str = self._tokenizer.normalizer.normalize_str(text)
         return normal.removeprefix(" ")
+
+
+def _without_endless_words(line: str) -> str:
+    """Put a gap into words that no one wrote; learning takes time quadratic in a word's length."""
+    return line if len(line) < _ENDLESS else _ENDLESS_WORD.sub(rf"\g<0>{_GAP}", line)
 
 
 def rereadable(lines: Iterable[str]) -> Iterable[str]:
