@@ -57,9 +57,9 @@ def test_a_checkpoint_is_a_folder_with_everything_and_no_pickle(tmp_path):
 
 def test_pruning_keeps_the_newest_and_the_best(tmp_path):
     checkpoints = saved(tmp_path, 1, 2, 3, 4, 5)
-    checkpoints.prune(keep_last=2, keep_step=2)
+    checkpoints.prune(keep_last=2, keep={2})
     assert checkpoints.steps() == [2, 4, 5]
-    checkpoints.prune(keep_last=9, keep_step=None)
+    checkpoints.prune(keep_last=9, keep=())
     assert checkpoints.steps() == [2, 4, 5]
 
 

@@ -36,7 +36,7 @@ def test_without_validation_the_newest_is_the_best(tmp_path):
 @pytest.mark.parametrize("name", ["step-7", "newest", "step-", "../x", "step-1/../x", ""])
 def test_an_unknown_name_gets_those_there_are(tmp_path, name):
     run = with_checkpoints(tmp_path, 5, 10)
-    with pytest.raises(RunError, match=r"best, last or step-N[\s\S]*step-5, step-10"):
+    with pytest.raises(RunError, match=r"best, last, averaged or step-N[\s\S]*step-5, step-10"):
         run.resolve(name)
 
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gnomon.training.averaging import AveragingConfig
 from gnomon.training.config import TrainingConfig
 from gnomon.training.loop import Trainer
 from gnomon.training.objective import ObjectiveConfig
@@ -105,6 +106,7 @@ def trainer(run: RunFolder | Path, task: TinyTask | None = None, **settings: Any
     rest = {
         "objective": ObjectiveConfig(),
         "optimizer": OptimizerConfig(),
+        "averaging": AveragingConfig(),
         "schedule": ScheduleConfig(kind="constant", peak=1e-2, warmup_steps=0).build(
             d_model=8, max_steps=100
         ),

@@ -1,5 +1,6 @@
 """The main jobs as functions: here the rooms are wired together, for Python and command line."""
 
+from gnomon.api.average import average
 from gnomon.api.evaluate import evaluate
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
@@ -7,6 +8,7 @@ from gnomon.api.train import Training, prepare, read_recipe, train
 
 __all__ = [
     "Training",
+    "average",
     "evaluate",
     "given_pairs",
     "load",

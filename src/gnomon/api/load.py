@@ -13,8 +13,9 @@ def load(path: str | Path, *, checkpoint: str = "best", device: str = "auto") ->
     """Load a trained model.
 
     Args:
-        path: a run (its best checkpoint by validation), a checkpoint or a model folder.
-        checkpoint: of a run: "best", "last" or "step-N".
+        path: a run (its best model by validation), a checkpoint or a model folder.
+        checkpoint: of a run: "best" (the average of checkpoints where there is one and it
+            validated better than every step), "last", "averaged" or "step-N".
         device: "cpu", "cuda" or "auto" (the GPU where there is one).
 
     Raises:

@@ -136,6 +136,7 @@ def train(
             schedule=recipe.schedule.build(
                 d_model=model.config.d_model, max_steps=recipe.training.max_steps
             ),
+            averaging=recipe.averaging,
             validate=None if preparation.corpora.valid is None else task.validate,
             listeners=[TensorBoardLog(folder.tensorboard_path), *listeners],
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console, print_line
+from gnomon.cli.console import console, print_line, say
 
 
 def evaluate(
@@ -40,6 +40,7 @@ def evaluate(
     if json_:
         print_line(report.to_json().rstrip("\n"))
         return
+    say(f"model: {report.about['model']}")  # which checkpoint of a run it was
     print_scores(report, console())
     for score in report.scores:
         print_line(f"{score.name}\t{score.value:.4f}\t{score.signature}")

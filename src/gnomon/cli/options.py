@@ -12,7 +12,7 @@ ModelArgument = Annotated[
     Path, typer.Argument(help="A run (its best checkpoint), a checkpoint or a model folder.")
 ]
 CheckpointOption = Annotated[
-    str, typer.Option(help="Which checkpoint of a run: best, last or step-N.")
+    str, typer.Option(help="Which checkpoint of a run: best, last, averaged or step-N.")
 ]
 SourceOption = Annotated[
     Path | None, typer.Option("--src", help="Your source text, one sentence a line.")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from gnomon.training import (
+    AverageRecord,
     CheckpointRecord,
     Listener,
     LogRecord,
@@ -88,6 +89,15 @@ class TrainingProgress(Listener):
 
     def on_checkpoint(self, record: CheckpointRecord) -> None:
         """Checkpoints come often; they are not worth a line."""
+
+    def on_average(self, record: AverageRecord) -> None:
+        """One line: what went in, what it measures, whether it is taken by default."""
+        figures = "  ".join(f"{name} {value:.4g}" for name, value in record.metrics.items())
+        mark = " [green]best[/]" if record.is_best else ", not better than the best step"
+        self.console.print(
+            f"average of {len(record.members)} checkpoints "
+            f"(steps {', '.join(map(str, record.members))}): {figures}{mark}"
+        )
 
     def on_message(self, level: Literal["info", "warning"], text: str) -> None:
         """Warnings in yellow."""

@@ -5,6 +5,7 @@ Knows nothing of text, training or decoding.
 
 from gnomon.model.attend import attend, use_backend
 from gnomon.model.attention import AttentionConfig
+from gnomon.model.average import mean_weights
 from gnomon.model.cache import Cache
 from gnomon.model.config import TransformerConfig
 from gnomon.model.embedding import EmbeddingConfig
@@ -33,6 +34,7 @@ __all__ = [
     "attend",
     "count_parameters",
     "load_model",
+    "mean_weights",
     "parameter_roles",
     "read_config",
     "save_model",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,7 @@ def save_model(model: Transformer, folder: Path) -> None:
     (folder / CONFIG_FILE).write_text(
         json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
     )
-    tensors = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    write_weights(model.state_dict(), folder / WEIGHTS_FILE)
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> Transformer:
@@ -102,6 +102,12 @@ def unknown_keys(written: dict[str, Any], known: dict[str, Any]) -> list[str]:
         if isinstance(value, dict) and isinstance(known.get(key), dict):
             found += [f"{key}.{inner}" for inner in unknown_keys(value, known[key])]
     return found
+
+
+def write_weights(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Write a safetensors file that other programs take for PyTorch weights, too."""
+    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    save_file(contiguous, path, metadata={"format": "pt"})
 
 
 def read_weights(path: Path, device: str) -> dict[str, torch.Tensor]:

@@ -10,7 +10,13 @@ from gnomon.decoding import SearchConfig
 from gnomon.evaluation import EvaluationConfig
 from gnomon.model import TransformerConfig
 from gnomon.text import CleaningConfig, DataConfig, TokenizerConfig
-from gnomon.training import ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from gnomon.training import (
+    AveragingConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainingConfig,
+)
 
 SCHEMA_VERSION = 1
 """Raised when a key changes its meaning; `load.migrate` brings older recipes forward."""
@@ -32,6 +38,7 @@ class Recipe:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    averaging: AveragingConfig = field(default_factory=AveragingConfig)
     decoding: SearchConfig = field(default_factory=SearchConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 

@@ -5,8 +5,10 @@ a tokenizer is. Validation, progress bars and logs reach it as callables and lis
 here may import a room that lies above (recipes, api, cli).
 """
 
+from gnomon.training.averaging import Average, AveragingConfig, write_mean, write_record
 from gnomon.training.config import TrainingConfig
 from gnomon.training.events import (
+    AverageRecord,
     CheckpointRecord,
     Listener,
     LogRecord,
@@ -26,6 +28,9 @@ from gnomon.training.schedule import ScheduleConfig
 from gnomon.training.task import Task
 
 __all__ = [
+    "Average",
+    "AverageRecord",
+    "AveragingConfig",
     "CheckpointRecord",
     "Listener",
     "LogRecord",
@@ -46,4 +51,6 @@ __all__ = [
     "check_sanity",
     "choose_device",
     "read_metrics",
+    "write_mean",
+    "write_record",
 ]

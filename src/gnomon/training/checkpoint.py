@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -61,6 +61,11 @@ class Checkpoints:
     def path(self, step: int) -> Path:
         """Folder of the checkpoint after `step` steps."""
         return self.folder / f"step-{step:08d}"
+
+    @property
+    def averaged_path(self) -> Path:
+        """Folder of the model whose weights are the mean of several checkpoints'."""
+        return self.folder / "averaged"
 
     def save(self, task: Task[Any], state: TrainingState, tensors: Mapping[str, Tensor]) -> Path:
         """Write the checkpoint of `state.step`; afterwards it is on the disk, whole."""
@@ -148,10 +153,10 @@ class Checkpoints:
         path.rename(aside)
         return f"{error.seen}; it is kept as {aside.name} and an older checkpoint is used"
 
-    def prune(self, *, keep_last: int, keep_step: int | None) -> None:
-        """Remove all but the newest `keep_last` checkpoints and that of `keep_step`."""
+    def prune(self, *, keep_last: int, keep: Collection[int]) -> None:
+        """Remove all but the newest `keep_last` checkpoints and those of the steps in `keep`."""
         for step in self.steps()[:-keep_last]:
-            if step != keep_step:
+            if step not in keep:
                 shutil.rmtree(self.path(step))
 
     def remove_leftovers(self) -> None:
@@ -164,7 +169,7 @@ class Checkpoints:
                 path = self.folder / retired.name[1:].split(".")[0]
                 if not path.exists():
                     retired.rename(path)
-            for path in self.folder.glob(".step-*"):
+            for path in [*self.folder.glob(".step-*"), *self.folder.glob(".averaged.*")]:
                 shutil.rmtree(path)
 
     def _record(self, path: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -72,6 +72,18 @@ class CheckpointRecord:
 
 
 @dataclass(frozen=True)
+class AverageRecord:
+    """The mean of several checkpoints is on the disk as a model folder of its own."""
+
+    step: int
+    members: Sequence[int]  # steps whose weights went in
+    metrics: Mapping[str, float]  # of validation; empty where there is none
+    is_best: bool  # better than every single step
+    path: Path
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How `fit` ended.
 
@@ -119,6 +131,9 @@ class Listener:
 
     def on_checkpoint(self, record: CheckpointRecord) -> None:
         """A checkpoint is safely on the disk."""
+
+    def on_average(self, record: AverageRecord) -> None:
+        """Checkpoints were averaged, after the last step."""
 
     def on_message(self, level: Literal["info", "warning"], text: str) -> None:
         """Something a person should read."""

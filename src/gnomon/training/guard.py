@@ -22,9 +22,9 @@ def find_non_finite(model: nn.Module, run: Callable[[], LossSums]) -> str | None
         model: the network as it was before the step, without gradients.
         run: forward and backward pass of one micro-batch, with the generators as they were.
     """
-    for name, parameter in model.named_parameters():
-        if not _is_finite(parameter):
-            return f"the weights themselves: {name} holds {_count(parameter)}"
+    name = first_non_finite_weight(model)
+    if name is not None:
+        return f"the weights themselves: {name} holds {_count(model.get_parameter(name))}"
     with _watched(model) as sightings:
         sums = run()
     if sightings:
@@ -32,6 +32,11 @@ def find_non_finite(model: nn.Module, run: Callable[[], LossSums]) -> str | None
     if not _is_finite(sums.loss):
         return "the loss: every module's output is finite, the cross-entropy is not"
     return None
+
+
+def first_non_finite_weight(model: nn.Module) -> str | None:
+    """The name of the first parameter that holds a NaN or infinity."""
+    return next((name for name, p in model.named_parameters() if not _is_finite(p)), None)
 
 
 @contextmanager

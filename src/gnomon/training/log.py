@@ -11,16 +11,23 @@ from typing import IO, TYPE_CHECKING, Any
 
 from gnomon.errors import RunError
 from gnomon.files import write_atomically
-from gnomon.training.events import Listener, LogRecord, StartRecord, ValidationRecord
+from gnomon.training.events import (
+    AverageRecord,
+    Listener,
+    LogRecord,
+    StartRecord,
+    ValidationRecord,
+)
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
 
 
 class MetricsLog(Listener):
-    """One JSON object per log line and validation; `kind` is "train" or "validation".
+    """One JSON object per event; `kind` is "train", "validation" or "average".
 
-    When a training continues, lines past its checkpoint are cut off: no step appears twice.
+    When a training continues, lines past its checkpoint are cut off: no step appears twice. So is
+    an average, which is made again when training ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +37,11 @@ class MetricsLog(Listener):
     def on_start(self, record: StartRecord) -> None:
         """Cut the file back to the checkpoint's step and open it for more."""
         if self.path.exists():
-            kept = [line for line in read_metrics(self.path) if line["step"] <= record.step]
+            kept = [
+                line
+                for line in read_metrics(self.path)
+                if line["step"] <= record.step and line.get("kind") != "average"
+            ]
             write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = self.path.open("a", encoding="utf-8")
 
@@ -41,6 +52,10 @@ class MetricsLog(Listener):
     def on_validation(self, record: ValidationRecord) -> None:
         """Write a validation line."""
         self._write({"kind": "validation", **asdict(record)})
+
+    def on_average(self, record: AverageRecord) -> None:
+        """Write a line for the average."""
+        self._write({"kind": "average", **asdict(record), "path": record.path.name})
 
     def close(self) -> None:
         """Close the file."""
@@ -106,6 +121,10 @@ class TensorBoardLog(Listener):
     def on_validation(self, record: ValidationRecord) -> None:
         """Add the validation curves."""
         self._add("validation", record.step, dict(record.metrics))
+
+    def on_average(self, record: AverageRecord) -> None:
+        """Add the average's metrics beside those of the validations."""
+        self._add("average", record.step, dict(record.metrics))
 
     def close(self) -> None:
         """Write out what is buffered and close the file."""

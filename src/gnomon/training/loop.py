@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gnomon.errors import RecipeError, TrainingStopped
 from gnomon.training.allocator import keep_freed_memory
+from gnomon.training.averaging import AveragingConfig, MovingAverage
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.events import (
@@ -26,24 +27,19 @@ from gnomon.training.events import (
     StepRecord,
     ValidationRecord,
 )
-from gnomon.training.generators import (
-    generator_states,
-    generators_untouched,
-    restore_generator_states,
-)
-from gnomon.training.guard import find_non_finite, is_disk_full
+from gnomon.training.generators import generator_states, restore_generator_states
+from gnomon.training.guard import find_non_finite, first_non_finite_weight, is_disk_full
 from gnomon.training.interrupts import Interrupts
+from gnomon.training.keeper import Keeper
 from gnomon.training.log import MetricsLog
 from gnomon.training.meter import Meter
 from gnomon.training.objective import LossSums, Objective, ObjectiveConfig
 from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups
 from gnomon.training.precision import choose_device, choose_precision
 from gnomon.training.run import RunFolder
-from gnomon.training.state import Best, TrainingState
+from gnomon.training.state import TrainingState
 from gnomon.training.task import Task
-
-# Called with the number of steps done; the model is in eval mode and records no gradients.
-Validate = Callable[[int], Mapping[str, float]]
+from gnomon.training.validation import Validate, Validation
 
 
 class Trainer:
@@ -53,6 +49,7 @@ class Trainer:
         task: what to train; its model has its first weights.
         run: where checkpoints and metrics go; locked while `fit` runs.
         schedule: learning rate of a step, from 1 (`ScheduleConfig.build`).
+        averaging: which mean of the weights is shipped.
         validate: metrics by name; must hold `training.best_metric`.
         listeners: told of every step, log line, validation and checkpoint.
 
@@ -69,24 +66,46 @@ class Trainer:
         objective: ObjectiveConfig,
         optimizer: OptimizerConfig,
         schedule: Callable[[int], float],
+        averaging: AveragingConfig | None = None,
         validate: Validate | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        if problems := training.problems() + objective.problems() + optimizer.problems():
+        averaging = averaging or AveragingConfig()
+        tables = (training, objective, optimizer, averaging)
+        if problems := [problem for table in tables for problem in table.problems()]:
             raise RecipeError("The recipe cannot be trained: " + "; ".join(problems))
         if training.patience is not None and validate is None:
             raise RecipeError("training.patience needs a validation to wait for")
+        if averaging.kind == "best" and validate is None:
+            raise RecipeError('averaging.kind "best" needs a validation to say which are best')
         self.task = task
         self.run = run
         self.config = training
         self.schedule = schedule
-        self.validate = validate
+        self.averaging = averaging
         self.listeners: list[Listener] = [MetricsLog(run.metrics_path), *listeners]
         self.device = choose_device(training.device)
         self.precision = choose_precision(training.precision, self.device)
         task.model.to(self.device)
         self.objective = Objective(objective, pad_id=task.pad_id)
         self.optimizer = Optimizer(task.model, optimizer)
+        self.moving_average: MovingAverage | None = None
+        if averaging.kind == "ema":
+            self.moving_average = MovingAverage(task.model, averaging.decay)
+        self.keeper = Keeper(
+            task,
+            self.optimizer,
+            run.checkpoints,
+            averaging=averaging,
+            moving_average=self.moving_average,
+            keep_last=training.keep_last,
+            device=self.device,
+        )
+        self.validation: Validation | None = None
+        if validate is not None:
+            self.validation = Validation(
+                task, validate, training, num_ranked=averaging.num_best, device=self.device
+            )
         self.state = TrainingState()
         self._meter = Meter(log_every=training.log_every)
 
@@ -134,20 +153,20 @@ class Trainer:
             if interrupts.received is not None:
                 return self._leave(interrupts.received)
             reason = self._reason_to_finish()
-            improved = False
+            worth_keeping = False
             if self._validation_is_due(at_end=reason is not None):
-                improved = self._run_validation()
+                worth_keeping = self._run_validation()
                 reason = reason or self._reason_to_finish()
             if reason is not None:
                 return self._finish(reason)
-            if improved or self._checkpoint_is_due():
+            if worth_keeping or self._checkpoint_is_due():
                 self._save()
             self._step()
 
     def _begin(self) -> None:
         """Put model, optimizer, generators and counters where the newest checkpoint left them."""
         self._fit_started = time.perf_counter()
-        checkpoint, complaints = self.run.checkpoints.load_newest()
+        checkpoint, complaints = self.keeper.restore()
         for complaint in complaints:
             self._warn(complaint)
         if checkpoint is None:
@@ -155,9 +174,6 @@ class Trainer:
             torch.manual_seed(self.config.seed)
         else:
             self.state = checkpoint.state
-            self.task.load(checkpoint.path)
-            self.optimizer.load_state_tensors(checkpoint.tensors)
-            restore_generator_states(checkpoint.tensors, self.device)
             if checkpoint.num_threads != torch.get_num_threads():
                 self._warn(
                     f"{checkpoint.path.name} was trained with {checkpoint.num_threads} threads, "
@@ -187,6 +203,8 @@ class Trainer:
         self._tell(lambda listener: listener.on_start(record))
 
     def _finish(self, reason: str) -> Outcome:
+        if self.averaging.at_end:
+            self._average()  # killed before the state says finished, it is made again
         self.state.finished = reason
         self._save()
         return self._end(self._outcome(reason))
@@ -221,7 +239,7 @@ class Trainer:
 
     def _validation_is_due(self, *, at_end: bool) -> bool:
         step = self.state.step
-        if self.validate is None or step == self.state.validated_step:
+        if self.validation is None or step == self.state.validated_step:
             return False
         return at_end or step % self.config.validate_every == 0
 
@@ -267,6 +285,8 @@ class Trainer:
         self.optimizer.clip(norm)
         learning_rate = self.schedule(step)
         self.optimizer.step(learning_rate)
+        if self.moving_average is not None:
+            self.moving_average.update(step)
 
         self._advance(num_tokens)
         record = StepRecord(
@@ -312,51 +332,37 @@ class Trainer:
     # -- validation and checkpoints ------------------------------------------------------------
 
     def _run_validation(self) -> bool:
-        """Validate and note whether it is the best so far, which is returned."""
-        assert self.validate is not None
-        started, state, name = time.perf_counter(), self.state, self.config.best_metric
-        self.task.model.eval()
-        # Not inference mode: what a module caches here must stay usable in later backward passes.
-        with generators_untouched(self.device), torch.no_grad():
-            metrics = dict(self.validate(state.step))
-        self.task.model.train()
-        if name not in metrics:
-            raise RecipeError(
-                "training.best_metric must be one that validation measures",
-                seen=name,
-                mend="one of " + ", ".join(sorted(metrics)),
-            )
-        is_best = self._is_better(metrics[name])
-        if is_best:
-            state.best = Best(name, metrics[name], state.step)
-            state.num_validations_without_gain = 0
-        else:
-            state.num_validations_without_gain += 1
-        state.validated_step = state.step
+        """Validate; whether the step is among those to keep is returned."""
+        assert self.validation is not None
+        started, state = time.perf_counter(), self.state
+        with self.keeper.shipped_weights():
+            metrics = self.validation.measure(state.step)
+        is_best = self.validation.rank(state, metrics)
         seconds = time.perf_counter() - started
         record = ValidationRecord(state.step, metrics, is_best, seconds)
         self._tell(lambda listener: listener.on_validation(record))
-        return is_best
-
-    def _is_better(self, value: float) -> bool:
-        best = self.state.best
-        if math.isnan(value) or best is None:
-            return not math.isnan(value)
-        return value < best.value if self.config.best_mode == "min" else value > best.value
+        return any(best.step == state.step for best in state.ranked)
 
     def _save(self) -> None:
         started = time.perf_counter()
         self._refuse_damaged_weights()
         self.state.seconds = self._seconds()
-        tensors = {**self.optimizer.state_tensors(), **generator_states(self.device)}
-        path = self.run.checkpoints.save(self.task, self.state, tensors)
-        best = self.state.best
-        self.run.checkpoints.prune(
-            keep_last=self.config.keep_last, keep_step=best.step if best else None
-        )
+        path = self.keeper.save(self.state)
         self._saved_step = self.state.step
         record = CheckpointRecord(self.state.step, path, time.perf_counter() - started)
         self._tell(lambda listener: listener.on_checkpoint(record))
+
+    def _average(self) -> None:
+        """Average checkpoints; the last step is one of them, so it must be on the disk."""
+        self._save()
+        record = self.keeper.average(self.state, self.validation)
+        if len(record.members) < self.averaging.count:
+            self._warn(
+                f"only {len(record.members)} checkpoints to average where averaging.count asks "
+                f"for {self.averaging.count}: make training.checkpoint_every or validate_every "
+                "smaller"
+            )
+        self._tell(lambda listener: listener.on_average(record))
 
     # -- trouble -----------------------------------------------------------------------------
 
@@ -386,13 +392,13 @@ class Trainer:
 
     def _refuse_damaged_weights(self) -> None:
         """A checkpoint must be worth coming back to."""
-        for name, parameter in self.task.model.named_parameters():
-            if not bool(torch.isfinite(parameter).all()):
-                raise TrainingStopped(
-                    "Weights must be finite to be saved",
-                    seen=f"{name} is not after step {self.state.step}",
-                    mend=f"lower the learning rate and continue from {self._last_good()}",
-                )
+        name = first_non_finite_weight(self.task.model)
+        if name is not None:
+            raise TrainingStopped(
+                "Weights must be finite to be saved",
+                seen=f"{name} is not after step {self.state.step}",
+                mend=f"lower the learning rate and continue from {self._last_good()}",
+            )
 
     def _last_good(self) -> str:
         steps = self.run.checkpoints.steps()

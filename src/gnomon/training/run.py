@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gnomon.errors import RunError
+from gnomon.training.averaging import read_record
 from gnomon.training.checkpoint import Checkpoints
 from gnomon.training.state import TrainingState
 
@@ -98,8 +99,14 @@ class RunFolder:
         return self.checkpoints.path(steps[-1])
 
     def best(self) -> Path:
-        """The checkpoint of the best validation; the newest where there was no validation."""
+        """The model that validated best, the newest where there was no validation.
+
+        That is the average where the training made one and it validated better than every step.
+        """
         last = self.last()
+        average = read_record(self.checkpoints.averaged_path)
+        if average is not None and average.is_best:
+            return self.checkpoints.averaged_path
         state = self.state()
         if state is None or state.best is None:
             return last
@@ -113,7 +120,9 @@ class RunFolder:
         return path
 
     def resolve(self, name: str = "best") -> Path:
-        """The checkpoint called `name`: "best", "last" or "step-N" (zeros may be left out).
+        """The checkpoint called `name`: "best", "last", "averaged" or "step-N".
+
+        Zeros of N may be left out.
 
         Raises:
             RunError: when there is no such checkpoint, with those there are.
@@ -122,16 +131,29 @@ class RunFolder:
             return self.best()
         if name == "last":
             return self.last()
+        if name == "averaged":
+            return self._averaged()
         digits = name.removeprefix("step-")
         if name.startswith("step-") and digits.isdecimal():
             path = self.checkpoints.path(int(digits))
             if path.is_dir():
                 return path
         raise RunError(
-            "A checkpoint is called best, last or step-N",
+            "A checkpoint is called best, last, averaged or step-N",
             seen=f"{name} in {self.path}",
             mend="there are " + (self._step_names() or "none yet"),
         )
+
+    def _averaged(self) -> Path:
+        path = self.checkpoints.averaged_path
+        if not path.is_dir():
+            raise RunError(
+                "An averaged model must have been made before it is used",
+                seen=f"none in {self.checkpoints.folder}",
+                mend=f"`gnomon average {self.path} --last 5` makes one, as does training with "
+                "averaging.kind = 'last' or 'best'; with 'ema' every checkpoint is an average",
+            )
+        return path
 
     def _step_names(self) -> str:
         return ", ".join(f"step-{step}" for step in self.checkpoints.steps())

@@ -38,6 +38,7 @@ class TrainingState:
     validated_step: int = 0
     num_validations_without_gain: int = 0
     best: Best | None = None
+    ranked: list[Best] = field(default_factory=list)  # as many of the best as averaging asks for
     interval: IntervalSums = field(default_factory=IntervalSums)
     # What training.precision "auto" was settled to at step 0: a continued run keeps to it.
     precision: PrecisionName | None = None
@@ -52,10 +53,12 @@ class TrainingState:
     def from_json(cls, values: dict[str, Any]) -> TrainingState:
         """The state that `to_json` described."""
         best = values["best"]
+        ranked = values.get("ranked", [] if best is None else [best])
         return cls(
             **{
                 **values,
                 "best": None if best is None else Best(**best),
+                "ranked": [Best(**entry) for entry in ranked],
                 "interval": IntervalSums(**values["interval"]),
             }
         )
