@@ -22,10 +22,18 @@ def log_probs_after(sentence, prefix, vocab_size, levels, spread=1.5):
     return logits.log_softmax(-1)
 
 
+def attention_of(sentence, prefix):
+    """[S] attention weights, pseudo-random in (sentence, prefix), over 1 to 3 source tokens."""
+    digest = hashlib.sha256(repr(("attention", sentence, tuple(prefix))).encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    return torch.randn(1 + sentence % 3, generator=generator).softmax(-1)
+
+
 class TableScorer:
     def __init__(self, sentences, vocab_size=6, levels=None, spread=1.5):
         self.vocab_size, self.levels, self.spread = vocab_size, levels, spread
         self.sentences = list(sentences)
+        self.widest = max((1 + sentence % 3 for sentence in self.sentences), default=0)
         self.prefixes = [[()] for _ in self.sentences]
         self.device = torch.device("cpu")
         self.num_rows_scored = 0
@@ -53,6 +61,16 @@ class TableScorer:
     def after(self, sentence, prefix):
         return log_probs_after(sentence, prefix, self.vocab_size, self.levels, self.spread)
 
+    def attention(self):
+        widest = self.widest
+        weights = torch.zeros(len(self.sentences), len(self.prefixes[0]), widest)
+        keep = torch.zeros(len(self.sentences), widest, dtype=torch.bool)
+        for b, (sentence, prefixes) in enumerate(zip(self.sentences, self.prefixes, strict=True)):
+            keep[b, : 1 + sentence % 3] = True
+            for row, prefix in zip(weights[b], prefixes, strict=True):
+                row[: 1 + sentence % 3] = attention_of(sentence, prefix[1:])
+        return weights, keep
+
     def select(self, sentences, parents):
         if sentences is not None:
             assert sentences.tolist() == sorted(set(sentences.tolist()))
@@ -69,5 +87,6 @@ def toy():
     return SimpleNamespace(
         Scorer=TableScorer,
         log_probs_after=log_probs_after,
+        attention_of=attention_of,
         ids={"pad_id": PAD, "bos_id": BOS, "eos_id": EOS},
     )

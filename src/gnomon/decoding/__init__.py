@@ -1,4 +1,4 @@
-"""From next-token scores to sequences: greedy and beam search over any `TokenScorer`.
+"""From next-token scores to sequences: search and sampling over any `TokenScorer`.
 
 The searches know nothing of models, text or tokenizers: they see ids and log-probabilities.
 `transformer.py` is the one file here that knows `gnomon.model`; it adapts a Transformer.
@@ -6,17 +6,30 @@ The searches know nothing of models, text or tokenizers: they see ids and log-pr
 
 from gnomon.decoding.beam import beam_search
 from gnomon.decoding.config import SearchConfig
+from gnomon.decoding.constraints import Constraints, TokenAutomaton
+from gnomon.decoding.ensemble import Combination, EnsembleScorer, combined
 from gnomon.decoding.greedy import greedy_search
 from gnomon.decoding.hypothesis import Hypothesis
-from gnomon.decoding.scorer import TokenScorer
+from gnomon.decoding.required import contains, essential
+from gnomon.decoding.sampling import sample
+from gnomon.decoding.scorer import AttendingScorer, TokenScorer
 from gnomon.decoding.transformer import DecoderScorer, EncoderDecoderScorer
 
 __all__ = [
+    "AttendingScorer",
+    "Combination",
+    "Constraints",
     "DecoderScorer",
     "EncoderDecoderScorer",
+    "EnsembleScorer",
     "Hypothesis",
     "SearchConfig",
+    "TokenAutomaton",
     "TokenScorer",
     "beam_search",
+    "combined",
+    "contains",
+    "essential",
     "greedy_search",
+    "sample",
 ]

@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gnomon.decoding.config import SearchConfig
+from gnomon.decoding.constraints import Constraints
 from gnomon.decoding.hypothesis import Hypothesis
 from gnomon.decoding.rules import SearchRules, no_output, split_finished
 from gnomon.decoding.scorer import TokenScorer
-from gnomon.decoding.topk import best_extensions
+from gnomon.decoding.steering import Steering
 
 
 @torch.inference_mode()
@@ -26,6 +27,7 @@ def beam_search(
     bos_id: int,
     eos_id: int,
     max_lengths: Sequence[int],
+    constraints: Sequence[Constraints] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find the outputs with the highest scores, keeping `config.beam` hypotheses per sentence.
 
@@ -44,6 +46,7 @@ def beam_search(
         scorer: fresh, with one empty hypothesis per sentence; it is used up.
         pad_id, bos_id: never generated.
         max_lengths: the longest output of each sentence, in tokens with EOS (`config.max_lengths`).
+        constraints: of each sentence; None: none.
 
     Returns:
         For each sentence at most `nbest` different hypotheses, fewer if the search met fewer:
@@ -57,16 +60,25 @@ def beam_search(
     rules = SearchRules(
         scorer, config, pad_id=pad_id, bos_id=bos_id, eos_id=eos_id, max_lengths=max_lengths
     )
+    steering = Steering(scorer, config, rules, constraints)
     beams = _Beams.empty(len(max_lengths), config.nbest, scorer.device)
     tokens = torch.full((len(max_lengths), 1), bos_id, device=scorer.device)
     results: dict[int, list[Hypothesis]] = {}
     finished: list[_Beams] = []
     for length in range(1, rules.longest + 1):
-        next_log_probs = rules.ban(scorer.next_log_probs(tokens), length)
-        log_probs, parents, tokens = best_extensions(beams.log_probs, next_log_probs, config.beam)
-        beams = beams.extended(log_probs, parents, tokens, eos_id, rules.penalties[length])
-
         limits = rules.max_lengths[beams.places]
+        own = scorer.next_log_probs(tokens)
+        ranked = steering.apply(own, beams.tokens, length)
+        log_probs, parents, tokens = steering.extensions(
+            beams.log_probs, ranked, config.beam, limits, length
+        )
+        own_log_probs = _summed(beams.own, own, parents, tokens) if steering.reweighs else log_probs
+        bonus = steering.bonus(parents)
+        steering.advance(parents, tokens)
+        beams = beams.extended(
+            log_probs, own_log_probs, parents, tokens, eos_id, rules.penalties[length], bonus
+        )
+
         hope = rules.best_future_score(beams.log_probs.amax(1), length, limits)
         done = (hope <= beams.complete_scores[:, -1]) | (limits <= length)
         leaving, staying = split_finished(done, log_probs)
@@ -77,9 +89,10 @@ def beam_search(
         if len(staying) == 0:
             break
         beams, tokens = beams.rows(staying), tokens[staying]
+        steering.keep(staying)
         scorer.select(staying, parents[staying])
     for batch in finished:
-        results.update(batch.hypotheses(rules.penalties))
+        results.update(batch.hypotheses())
     return [results[place][: config.nbest] for place in range(len(max_lengths))]
 
 
@@ -92,10 +105,12 @@ class _Beams:
 
     places: Tensor  # [B] of the sentences in the result
     tokens: Tensor  # [B, k, T] of the live hypotheses, all T tokens long
-    log_probs: Tensor  # [B, k], falling
+    log_probs: Tensor  # [B, k], what hypotheses are compared by
+    own: Tensor  # [B, k], the model's own log-probabilities, which are reported
+    scores: Tensor  # [B, k], what a live one would score if it were cut off here
     complete_tokens: Tensor  # [B, n, T], ended by EOS and then filled up
     complete_lengths: Tensor  # [B, n] in tokens with EOS
-    complete_log_probs: Tensor  # [B, n]
+    complete_own: Tensor  # [B, n]
     complete_scores: Tensor  # [B, n], falling
 
     @staticmethod
@@ -107,38 +122,50 @@ class _Beams:
             places=torch.arange(B, device=device),
             tokens=torch.zeros(B, 1, 0, dtype=torch.long, device=device),
             log_probs=torch.zeros(B, 1, device=device),
+            own=torch.zeros(B, 1, device=device),
+            scores=torch.zeros(B, 1, device=device),
             complete_tokens=torch.zeros(B, n, 0, dtype=torch.long, device=device),
             complete_lengths=torch.zeros(B, n, dtype=torch.long, device=device),
-            complete_log_probs=nothing,
+            complete_own=nothing,
             complete_scores=nothing,
         )
 
     def extended(
-        self, log_probs: Tensor, parents: Tensor, tokens: Tensor, eos_id: int, penalty: Tensor
+        self,
+        log_probs: Tensor,
+        own: Tensor,
+        parents: Tensor,
+        tokens: Tensor,
+        eos_id: int,
+        penalty: Tensor,
+        bonus: Tensor | None,
     ) -> _Beams:
         """One token on: extensions with EOS become complete, of which the best n are kept.
 
         Args:
-            log_probs, parents, tokens: [B, k] each, from `best_extensions`.
+            log_probs, own, parents, tokens: [B, k] each, of the extensions.
             penalty: the divisor that turns log-probabilities of the new length into scores.
+            bonus: [B, k], added to the scores.
         """
         tokens = torch.cat((_pick(self.tokens, parents), tokens.unsqueeze(-1)), -1)
         ended = tokens[..., -1] == eos_id
         lengths = torch.full_like(parents, tokens.size(-1))
-        scores = (log_probs / penalty).masked_fill(~ended, -torch.inf)
+        scores = log_probs / penalty if bonus is None else log_probs / penalty + bonus
 
         complete_tokens = torch.cat((F.pad(self.complete_tokens, (0, 1)), tokens), 1)
         n = self.complete_scores.size(1)
-        scores = torch.cat((self.complete_scores, scores), 1)
-        best = scores.sort(dim=1, descending=True, stable=True).indices[:, :n]
+        all_scores = torch.cat((self.complete_scores, scores.masked_fill(~ended, -torch.inf)), 1)
+        best = all_scores.sort(dim=1, descending=True, stable=True).indices[:, :n]
         return _Beams(
             places=self.places,
             tokens=tokens,
             log_probs=log_probs.masked_fill(ended, -torch.inf),
+            own=own,
+            scores=scores,
             complete_tokens=_pick(complete_tokens, best),
             complete_lengths=torch.cat((self.complete_lengths, lengths), 1).gather(1, best),
-            complete_log_probs=torch.cat((self.complete_log_probs, log_probs), 1).gather(1, best),
-            complete_scores=scores.gather(1, best),
+            complete_own=torch.cat((self.complete_own, own), 1).gather(1, best),
+            complete_scores=all_scores.gather(1, best),
         )
 
     def rows(self, sentences: Tensor) -> _Beams:
@@ -147,29 +174,36 @@ class _Beams:
             **{field.name: getattr(self, field.name)[sentences] for field in fields(self)}
         )
 
-    def hypotheses(self, penalties: Tensor) -> dict[int, list[Hypothesis]]:
+    def hypotheses(self) -> dict[int, list[Hypothesis]]:
         """By place in the result: the complete hypotheses, then the live ones as truncated."""
-        live_scores = self.log_probs / penalties[self.tokens.size(-1)]
         complete = zip(
             self.complete_tokens.tolist(),
             self.complete_lengths.tolist(),
             self.complete_scores.tolist(),
-            self.complete_log_probs.tolist(),
+            self.complete_own.tolist(),
             strict=True,
         )
-        live = zip(self.tokens.tolist(), live_scores.tolist(), self.log_probs.tolist(), strict=True)
+        # An ended one is no longer live, and has the log-probability -inf.
+        scores = self.scores.masked_fill(self.log_probs == -torch.inf, -torch.inf)
+        best = scores.sort(dim=1, descending=True, stable=True)
+        live = zip(
+            _pick(self.tokens, best.indices).tolist(),
+            best.values.tolist(),
+            self.own.gather(1, best.indices).tolist(),
+            strict=True,
+        )
         found = {}
         for place, complete_columns, live_columns in zip(
             self.places.tolist(), complete, live, strict=True
         ):
             found[place] = [
-                Hypothesis(tokens[:length], score, log_prob, truncated=False)
-                for tokens, length, score, log_prob in zip(*complete_columns, strict=True)
+                Hypothesis(tokens[:length], score, own, truncated=False)
+                for tokens, length, score, own in zip(*complete_columns, strict=True)
                 if score > -math.inf
             ] + [
-                Hypothesis(tokens, score, log_prob, truncated=True)
-                for tokens, score, log_prob in zip(*live_columns, strict=True)
-                if log_prob > -math.inf
+                Hypothesis(tokens, score, own, truncated=True)
+                for tokens, score, own in zip(*live_columns, strict=True)
+                if score > -math.inf
             ]
             if not found[place]:
                 raise no_output(place)
@@ -179,3 +213,8 @@ class _Beams:
 def _pick(table: Tensor, places: Tensor) -> Tensor:
     """Rows `places` [B, m] of `table` [B, k, T], sentence by sentence: [B, m, T]."""
     return table.gather(1, places.unsqueeze(-1).expand(-1, -1, table.size(-1)))
+
+
+def _summed(sums: Tensor, own: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
+    """[B, k] sums of the parents, and what `own` [B, k', V] gives the chosen tokens."""
+    return sums.gather(1, parents) + _pick(own, parents).gather(2, tokens.unsqueeze(-1))[..., 0]

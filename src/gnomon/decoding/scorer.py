@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -48,5 +48,18 @@ class TokenScorer(Protocol):
         Args:
             sentences: [B'] int64, ascending places of the sentences that stay; None if all do.
             parents: [B', k'] int64 places among the old k, for the sentences that stay.
+        """
+        ...
+
+
+@runtime_checkable
+class AttendingScorer(TokenScorer, Protocol):
+    """A scorer that also says which source tokens the model looked at (for coverage)."""
+
+    def attention(self) -> tuple[Tensor, Tensor]:
+        """What the newest `next_log_probs` attended to.
+
+        Returns:
+            Weights [B, k, S] fp32, each row summing to 1, and [B, S] boolean, True at real tokens.
         """
         ...

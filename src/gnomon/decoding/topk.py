@@ -34,7 +34,7 @@ def best_extensions(
     maxima = _block_maxima(next_log_probs) + log_probs.unsqueeze(-1)  # [B, k, num_blocks]
     num_blocks = maxima.size(-1)
     maxima = _nan_as_infinity(maxima).flatten(1)
-    blocks = _ordered_keys(maxima).topk(min(count, k * num_blocks)).indices.sort().values
+    blocks = ordered_keys(maxima).topk(min(count, k * num_blocks)).indices.sort().values
 
     parents = blocks // num_blocks  # [B, c]
     offsets = torch.arange(BLOCK, device=maxima.device)
@@ -44,7 +44,7 @@ def best_extensions(
     values = values + log_probs.gather(1, parents).unsqueeze(-1)
     values = _nan_as_infinity(values).masked_fill(tokens >= V, -torch.inf).flatten(1)
 
-    winners = _ordered_keys(values).topk(min(count, values.size(1))).indices
+    winners = ordered_keys(values).topk(min(count, values.size(1))).indices
     best = (
         values.gather(1, winners),
         parents.gather(1, winners // BLOCK),
@@ -75,7 +75,7 @@ def _nan_as_infinity(scores: Tensor) -> Tensor:
     return scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
 
-def _ordered_keys(scores: Tensor) -> Tensor:
+def ordered_keys(scores: Tensor) -> Tensor:
     """Distinct int64 that rank like fp32 `scores` [B, n], earlier places first among equals."""
     bits = (scores + 0.0).view(torch.int32)  # + 0.0: minus zero ties with zero
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative floats rank backwards by their bits

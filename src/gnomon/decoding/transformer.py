@@ -24,7 +24,6 @@ class _CachedScorer:
         self.model = model
         self.cache = model.new_cache(max_length)
         self.num_sentences = num_sentences
-        self.num_hypotheses = 1
 
     def log_probs(self, hidden: Tensor, tokens: Tensor) -> Tensor:
         """fp32 [B, k, V] after the last token of `hidden` [B * k, T, D]."""
@@ -34,10 +33,8 @@ class _CachedScorer:
     @torch.inference_mode()
     def select(self, sentences: Tensor | None, parents: Tensor) -> None:
         """See `TokenScorer.select`."""
-        if sentences is None:
-            sentences = torch.arange(self.num_sentences, device=parents.device)
-        self.cache.reorder((sentences.unsqueeze(1) * self.num_hypotheses + parents).flatten())
-        self.num_sentences, self.num_hypotheses = parents.shape
+        self.cache.select(sentences, parents)
+        self.num_sentences = parents.size(0)
 
 
 class EncoderDecoderScorer(_CachedScorer):
@@ -48,6 +45,7 @@ class EncoderDecoderScorer(_CachedScorer):
         source: [B, S] int64, padded.
         keep: [B, S] boolean, True at real tokens; None: where `source` is not padding.
         max_length: see `Transformer.new_cache`.
+        attends: whether `attention` will be asked for; it costs a second look at the source.
     """
 
     def __init__(
@@ -57,8 +55,10 @@ class EncoderDecoderScorer(_CachedScorer):
         keep: Tensor | None = None,
         *,
         max_length: int | None = None,
+        attends: bool = False,
     ) -> None:
         super().__init__(model, source.size(0), max_length)
+        self.cache.layers[-1].keeps_attention = attends
         self.keep = model.keep(source) if keep is None else keep
         with torch.inference_mode():
             self.memory = model.encode(source, self.keep)
@@ -74,6 +74,14 @@ class EncoderDecoderScorer(_CachedScorer):
         rows = tokens.reshape(-1, 1)
         hidden = self.model.decode(rows, self.memory, self.keep, cache=self.cache)
         return self.log_probs(hidden, tokens)
+
+    def attention(self) -> tuple[Tensor, Tensor]:
+        """See `AttendingScorer.attention`: the last layer's, the mean over its heads."""
+        weights, keep = self.cache.layers[-1].memory_attention, self.cache.memory_keep
+        assert weights is not None, "ask for it at the beginning: attends=True"
+        if keep is None:
+            keep = weights.new_ones(weights.size(0), weights.size(2), dtype=torch.bool)
+        return weights.float(), keep
 
 
 class DecoderScorer(_CachedScorer):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from gnomon.model.attend import attend
+from gnomon.model.attend import attend, weights
 from gnomon.model.cache import LayerCache
 from gnomon.model.linear import FusedLinear
 from gnomon.model.masks import Mask
@@ -133,19 +133,25 @@ class CrossAttention(Attention):
     def forward(
         self, x: Tensor, memory: Tensor | None, mask: Mask, cache: LayerCache | None
     ) -> Tensor:
-        """Map `[B, T, D]` to `[B, T, D]`.
+        """Map `[R, T, D]` to `[R, T, D]`.
 
         Args:
             x: the decoder's hidden states.
             memory: `[B, S, D]`; read only while the cache does not hold its keys and values.
             mask: over the memory.
-            cache: keeps the memory's keys and values after the first call.
+            cache: keeps the memory's keys and values after the first call. Where it has fewer
+                rows than `x`, neighbouring rows share one: their queries stand side by side,
+                and nothing is repeated.
         """
-        query = self.heads(self.query(x))
         if cache is not None and cache.memory_key is not None and cache.memory_value is not None:
-            return self.attend(query, cache.memory_key, cache.memory_value, mask)
-        assert memory is not None
-        key, value = (self.heads(part) for part in self.key_value(memory).chunk(2, dim=-1))
-        if cache is not None:
-            cache.memory_key, cache.memory_value = key, value
-        return self.attend(query, key, value, mask)
+            key, value = cache.memory_key, cache.memory_value
+        else:
+            assert memory is not None
+            key, value = (self.heads(part) for part in self.key_value(memory).chunk(2, dim=-1))
+            if cache is not None:
+                cache.memory_key, cache.memory_value = key, value
+        grouped = x.reshape(key.shape[0], -1, x.shape[-1])
+        query = self.heads(self.query(grouped))
+        if cache is not None and cache.keeps_attention:
+            cache.memory_attention = weights(query, key, mask, scale=self.scale).mean(1)
+        return self.attend(query, key, value, mask).view_as(x)

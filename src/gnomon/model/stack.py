@@ -91,11 +91,16 @@ class Stack(nn.Module):
         cache: Cache | None,
     ) -> Mask | None:
         """Padding of the memory; None for a stack that has no memory."""
+        if cache is not None and cache.memory_mask is not None:
+            return cache.memory_mask
         kept = None if cache is None else cache.layers[0].memory_key  # [B, G, S', K]
         source = memory if kept is None else kept
         if source is None:
             return None
-        return Mask(num_queries, source.shape[-2], source.device, padding=memory_keep)
+        mask = Mask(num_queries, source.shape[-2], source.device, padding=memory_keep)
+        if cache is not None:
+            cache.memory_mask = mask
+        return mask
 
     def rotation(
         self, positions: Tensor, largest: int, keep: Tensor | None, cache: Cache | None

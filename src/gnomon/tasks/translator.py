@@ -151,7 +151,7 @@ class Translator:
         if (reach := self.model.config.max_positions()) is not None:
             limits = [min(limit, reach) for limit in limits]
         scorer = EncoderDecoderScorer(self.model, source)
-        ids = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID}
+        ids: dict[str, Any] = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID}
         if config.beam == 1:
             return [[best] for best in greedy_search(scorer, config, max_lengths=limits, **ids)]
         return beam_search(scorer, config, max_lengths=limits, **ids)
