@@ -109,8 +109,6 @@ def test_a_token_that_completes_a_new_and_an_old_ngram_is_forbidden():
 
 
 def test_coverage_needs_attention(toy):
-    blind = mock.Mock(
-        spec=["num_sentences", "device"], num_sentences=1, device=torch.device("cpu")
-    )
+    blind = mock.Mock(spec=["num_sentences", "device"], num_sentences=1, device=torch.device("cpu"))
     with pytest.raises(ModelError, match="attention"):
         beam_search(blind, SearchConfig(coverage_penalty=0.1), **toy.ids, max_lengths=[3])

@@ -46,7 +46,9 @@ def num_tokens(required):
 
 @settings(max_examples=60, deadline=None)
 @given(seeds, phrases, configs, st.integers(2, 5))
-def test_a_wide_beam_finds_the_best_outputs_that_contain_all(toy, sentence, required, config, limit):
+def test_a_wide_beam_finds_the_best_outputs_that_contain_all(
+    toy, sentence, required, config, limit
+):
     assume(num_tokens(required) < limit and not overlap(required))
     config = replace(config, beam=700, nbest=4, min_length=min(config.min_length, limit))
     (found,) = beam_search(
@@ -110,7 +112,7 @@ def test_alone_equals_in_any_batch_and_without_phrases_it_is_plain(toy, data, co
 
 
 def test_a_phrase_is_put_where_the_model_likes_it_best_not_where_it_must_be(toy):
-    """With banks, the phrase's best place wins; a search that only keeps it possible puts it last."""
+    """With banks the best place wins; a search that only keeps it possible takes the last."""
     eos = toy.ids["eos_id"]
 
     class Script(toy.Scorer):

@@ -18,8 +18,12 @@ class TokenAutomaton(Protocol):
         """The state before the first token."""
         ...
 
-    def row(self, state: int) -> tuple[Tensor, Tensor]:
-        """What may follow in `state`: allowed [V] boolean and the next state [V] int64 (CPU)."""
+    def allowed(self, state: int) -> Tensor:
+        """What may follow in `state`: [V] boolean, on the CPU."""
+        ...
+
+    def after(self, state: int, token: int) -> int:
+        """The state after `token`; any state where it is not allowed."""
         ...
 
     def is_free(self, state: int) -> bool:
@@ -63,7 +67,7 @@ class Walk:
             for j, state in enumerate(states):
                 if each is not None and not each.is_free(state):
                     places.append((b, j))
-                    rows.append(each.row(state)[0])
+                    rows.append(each.allowed(state))
         if places:
             first, second = torch.tensor(places, device=log_probs.device).unbind(1)
             forbidden = ~torch.stack(rows).to(log_probs.device)
@@ -92,4 +96,4 @@ class Walk:
 
 
 def _next(automaton: TokenAutomaton, state: int, token: int) -> int:
-    return state if automaton.is_free(state) else int(automaton.row(state)[1][token])
+    return state if automaton.is_free(state) else automaton.after(state, token)

@@ -14,14 +14,26 @@ from gnomon.text.segmentation import Segmentation
 from gnomon.text.splits import Corpora, SplitReport, open_corpora
 from gnomon.text.store import TokenStore
 from gnomon.text.store_writer import BuildReport
-from gnomon.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerConfig
+from gnomon.text.tokenizer import (
+    BOS_ID,
+    BYTES,
+    EOS_ID,
+    PAD_ID,
+    SPECIALS,
+    UNK_ID,
+    Tokenizer,
+    TokenizerConfig,
+)
 from gnomon.text.tokenizer_pair import TokenizerPair
+from gnomon.text.words import is_word_edge, joins_words
 
 __all__ = [
     "BOS_ID",
+    "BYTES",
     "EOS_ID",
     "PAD_ID",
     "REASONS",
+    "SPECIALS",
     "UNK_ID",
     "Batch",
     "BatchPlan",
@@ -44,6 +56,8 @@ __all__ = [
     "clean",
     "collate",
     "count_lines",
+    "is_word_edge",
+    "joins_words",
     "judge",
     "look",
     "open_corpora",
