@@ -6,6 +6,7 @@ Nothing here loads a corpus into memory, and nothing leaves a pair out without c
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, fields
@@ -237,6 +238,8 @@ def _count_pairs(files: tuple[Path, ...]) -> int:
     """Return the number of lines of the files, the same in each."""
     counts = [_count_lines(file) for file in files]
     if len(set(counts)) > 1:
+        for file in files:  # what is no text at all has another number of lines, too
+            deque(read_lines(file), maxlen=0)
         place = find_divergence(*files).describe(files)
         raise DataError(
             "source and target must have the same number of lines, as line i translates line i",
