@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,7 +27,11 @@ FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 _CHUNK_PAIRS = 10_000  # encoded at a time: enough to keep every core busy, little to hold
 _CHUNK_CHARACTERS = 4_000_000  # or fewer pairs, where lines are very long or variants many
+_AHEAD = 2  # chunks that are encoded at a time, so that one's end leaves no core idle
 _NUM_EXAMPLES = 5  # line numbers named per reason
+
+
+Variants = tuple[list[Ragged], list[Ragged]]  # sources and targets, each in every variant
 
 
 @dataclass
@@ -69,8 +75,20 @@ class BuildReport:
         return cls(**{**values, "omitted": omitted})
 
 
+@dataclass
+class _Chunk:
+    """Pairs that are encoded together, and how many were read up to their end."""
+
+    pairs: list[Pair]
+    num_read: int
+
+    @property
+    def lines(self) -> NDArray[np.int64]:
+        return np.array([pair.line for pair in self.pairs], np.int64)
+
+
 class StoreWriter:
-    """Encodes a corpus into a folder; only lengths and line numbers stay in memory."""
+    """Encodes a corpus into a folder, a chunk at a time; nothing but counts stays in memory."""
 
     def __init__(
         self,
@@ -86,7 +104,7 @@ class StoreWriter:
         self.max_length = max_length
         self.on_too_long = on_too_long
         self.report = BuildReport()
-        self.line_numbers: list[NDArray[np.int64]] = []
+        self.line_numbers = _ArrayWriter(folder, "line_numbers", np.dtype("<i8"))
         self.sides = {
             name: _SideWriter(folder, name, tokenizer.vocab_size, segmenter.num_variants)
             for name, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target))
@@ -100,32 +118,55 @@ class StoreWriter:
         Raises:
             DataError: see `TokenStore.build`.
         """
-        num_read = 0
         with ExitStack() as files:
+            self.line_numbers.open(files)
             for side in self.sides.values():
                 side.open(files)
-            for chunk in _chunks(corpus.pairs(), self.segmenter.num_variants):
-                self._add(chunk, corpus)
-                num_read += len(chunk)
+            chunks = _chunks(corpus.pairs(), self.segmenter.num_variants)
+            for chunk, sides in self._encoded(chunks):
+                self._add(chunk, sides, corpus)
                 if progress is not None:
-                    progress(num_read)
+                    progress(chunk.num_read)
         self._finish(corpus, key)
 
-    def _add(self, chunk: list[Pair], corpus: ParallelCorpus) -> None:
-        pairs = []
-        for pair in chunk:
+    def _encoded(self, chunks: Iterator[_Chunk]) -> Iterator[tuple[_Chunk, Variants]]:
+        """Encode in threads of their own, since that is most of the work and needs no Python.
+
+        While one chunk is encoded, the next is read and the one before written.
+        """
+        with ThreadPoolExecutor(_AHEAD, "encode") as workers:
+            waiting: deque[tuple[_Chunk, Future[Variants]]] = deque()
+            for chunk in chunks:
+                self._leave_out_empty(chunk)
+                waiting.append((chunk, workers.submit(self._encode, chunk)))
+                if len(waiting) > _AHEAD:
+                    first, encoded = waiting.popleft()
+                    yield first, encoded.result()
+            for first, encoded in waiting:
+                yield first, encoded.result()
+
+    def _leave_out_empty(self, chunk: _Chunk) -> None:
+        kept = []
+        for pair in chunk.pairs:
             if pair.source.strip() and pair.target.strip():
-                pairs.append(pair)
+                kept.append(pair)
             else:
                 self.report.omit("empty side", pair.line)
-        lines = np.array([pair.line for pair in pairs], np.int64)
-        sources, targets = self.segmenter.pairs(
-            [pair.source for pair in pairs], [pair.target for pair in pairs], lines
+        chunk.pairs = kept
+
+    def _encode(self, chunk: _Chunk) -> Variants:
+        return self.segmenter.pairs(
+            [pair.source for pair in chunk.pairs],
+            [pair.target for pair in chunk.pairs],
+            chunk.lines,
         )
-        fits = self._fits(sources, targets, lines, corpus)
-        for side, variants in zip(self.sides.values(), (sources, targets), strict=True):
+
+    def _add(self, chunk: _Chunk, encoded: Variants, corpus: ParallelCorpus) -> None:
+        lines = chunk.lines
+        fits = self._fits(*encoded, lines, corpus)
+        for side, variants in zip(self.sides.values(), encoded, strict=True):
             side.write([rows.where(fits) for rows in variants])
-        self.line_numbers.append(lines[fits])
+        self.line_numbers.write(lines[fits])
         self.report.num_pairs += int(fits.sum())
 
     def _fits(
@@ -164,12 +205,7 @@ class StoreWriter:
         source, target = self.sides.values()
         report.num_source_tokens, report.num_source_unknown = source.totals()
         report.num_target_tokens, report.num_target_unknown = target.totals()
-        arrays: dict[str, tuple[np.dtype[Any], int]] = {}
-        for side in self.sides.values():
-            arrays |= side.finish()
-        lines = np.concatenate(self.line_numbers).astype("<i8")
-        lines.tofile(self.folder / "line_numbers")
-        arrays["line_numbers"] = (lines.dtype, len(lines))
+        arrays = [self.line_numbers, *source.arrays, *target.arrays]
         manifest = {
             "format_version": FORMAT_VERSION,
             "key": key,
@@ -178,12 +214,12 @@ class StoreWriter:
             "tokenizer": self.tokenizers.fingerprint,
             "num_variants": self.segmenter.num_variants,
             "arrays": {
-                name: {
-                    "dtype": dtype.str,
-                    "length": length,
-                    "sha256": sha256_of(self.folder / name),
+                array.name: {
+                    "dtype": array.dtype.str,
+                    "length": array.length,
+                    "sha256": sha256_of(self.folder / array.name),
                 }
-                for name, (dtype, length) in arrays.items()
+                for array in arrays
             },
             "report": asdict(report),
         }
@@ -198,42 +234,58 @@ def manifest_digest(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-class _SideWriter:
-    """Appends one side's ids to a file for each variant, and remembers where each text ends."""
+class _ArrayWriter:
+    """Appends to an array in a file."""
 
-    def __init__(self, folder: Path, name: str, vocab_size: int, num_variants: int) -> None:
-        self.dtype: np.dtype[Any] = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
-        self._folder = folder
-        self._names = [array_names(name, variant) for variant in range(num_variants)]
-        self._vocab_size = vocab_size
-        self._files: list[BinaryIO] = []
-        self._lengths: list[list[NDArray[np.int64]]] = [[] for _ in range(num_variants)]
-        self._num_unknown = 0  # in the first variant
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.length = 0
+        self._path = folder / name
+        self._file: BinaryIO | None = None
 
     def open(self, stack: ExitStack) -> None:
-        self._files = [
-            stack.enter_context((self._folder / ids).open("wb")) for ids, _ in self._names
-        ]
+        self._file = stack.enter_context(self._path.open("wb"))
+
+    def write(self, values: NDArray[np.int64]) -> None:
+        assert self._file is not None, "open() comes first"
+        values.astype(self.dtype).tofile(self._file)
+        self.length += len(values)
+
+
+class _SideWriter:
+    """Appends one side's ids, and where each text ends, to two files for each variant."""
+
+    def __init__(self, folder: Path, name: str, vocab_size: int, num_variants: int) -> None:
+        dtype: np.dtype[Any] = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+        self._vocab_size = vocab_size
+        self._ids = []
+        self._offsets = []
+        for variant in range(num_variants):
+            ids, offsets = array_names(name, variant)
+            self._ids.append(_ArrayWriter(folder, ids, dtype))
+            self._offsets.append(_ArrayWriter(folder, offsets, np.dtype("<i8")))
+        self._num_unknown = 0  # in the first variant
+
+    @property
+    def arrays(self) -> list[_ArrayWriter]:
+        return [*self._ids, *self._offsets]
+
+    def open(self, stack: ExitStack) -> None:
+        for array in self.arrays:
+            array.open(stack)
+        for offsets in self._offsets:
+            offsets.write(np.zeros(1, np.int64))
 
     def write(self, variants: list[Ragged]) -> None:
         self._num_unknown += int((variants[0].ids == UNK_ID).sum())
-        for rows, file, lengths in zip(variants, self._files, self._lengths, strict=True):
+        for rows, ids, offsets in zip(variants, self._ids, self._offsets, strict=True):
             assert not len(rows.ids) or rows.ids.max() < self._vocab_size, "id beyond vocabulary"
-            lengths.append(rows.lengths)
-            rows.ids.astype(self.dtype).tofile(file)
+            offsets.write(ids.length + np.cumsum(rows.lengths))
+            ids.write(rows.ids)
 
     def totals(self) -> tuple[int, int]:
-        return sum(int(part.sum()) for part in self._lengths[0]), self._num_unknown
-
-    def finish(self) -> dict[str, tuple[np.dtype[Any], int]]:
-        """Write where each text ends; return type and length of every array."""
-        arrays: dict[str, tuple[np.dtype[Any], int]] = {}
-        for (ids, name), lengths in zip(self._names, self._lengths, strict=True):
-            offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])).astype("<i8")
-            offsets.tofile(self._folder / name)
-            arrays[ids] = (self.dtype, int(offsets[-1]))
-            arrays[name] = (offsets.dtype, len(offsets))
-        return arrays
+        return self._ids[0].length, self._num_unknown
 
 
 def array_names(side: str, variant: int) -> tuple[str, str]:
@@ -242,14 +294,14 @@ def array_names(side: str, variant: int) -> tuple[str, str]:
     return f"{stem}.ids", f"{stem}.offsets"
 
 
-def _chunks(pairs: Iterator[Pair], num_variants: int) -> Iterator[list[Pair]]:
+def _chunks(pairs: Iterator[Pair], num_variants: int) -> Iterator[_Chunk]:
     chunk: list[Pair] = []
-    characters = 0
-    for pair in pairs:
+    characters = num_read = 0
+    for num_read, pair in enumerate(pairs, start=1):
         chunk.append(pair)
         characters += len(pair.source) + len(pair.target)
         if len(chunk) == _CHUNK_PAIRS or characters * num_variants >= _CHUNK_CHARACTERS:
-            yield chunk
+            yield _Chunk(chunk, num_read)
             chunk, characters = [], 0
     if chunk:
-        yield chunk
+        yield _Chunk(chunk, num_read)
