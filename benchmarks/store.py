@@ -4,8 +4,8 @@
 
 The bare rate is `encode_batch_fast` over the same texts, in memory already, in batches as large as
 the store's chunks; nothing is done with what it returns. The store reads the files, encodes,
-filters by length, writes and hashes. Both take turns in one process for each number of threads; the table
-shows medians. Without files it takes the text of gnomon's own quickstart corpus.
+filters by length, writes and hashes. Both take turns in one process for each number of threads;
+the table shows medians. Without files it takes the text of gnomon's own quickstart corpus.
 """
 
 import argparse
