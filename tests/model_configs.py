@@ -129,6 +129,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "head_scale": {"head.scale": True},
     "head_transform": {"head.kind": "transform"},
     "dropout_off": {"dropout": 0.0},
+    "layer_drop": {"layer_drop": 0.9},
     "tie_none": {"tie": "none"},
     "tie_decoder": {"tie": "decoder"},
 }

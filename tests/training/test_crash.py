@@ -12,7 +12,7 @@ import torch
 from tiny_task import TinyTask, trainer
 
 from gnomon import files
-from gnomon.training import checkpoint
+from gnomon.training import AveragingConfig, ObjectiveConfig, checkpoint, keeper
 from gnomon.training.run import RunFolder
 
 # Children are forked: importing torch anew in each would take most of the time.
@@ -20,8 +20,8 @@ FORK = multiprocessing.get_context("fork")
 NUM_STEPS = 120
 
 
-def train(path):
-    task = TinyTask(dropout=0.3)
+def train(path, layer_drop=0.0, **extras):
+    task = TinyTask(dropout=0.3, layer_drop=layer_drop)
     trainer(
         path,
         task,
@@ -33,17 +33,20 @@ def train(path):
         checkpoint_every=4,
         keep_last=2,
         validate=lambda step: {"nll": float(torch.rand(())) + task.model.inner.weight.sum().item()},
+        **extras,
     ).fit()
 
 
-def started(path, die_at=None):
-    """A child that trains; with `die_at` it kills itself at that disk operation, from 1."""
+def started(path, die_at=None, die_in=None, **extras):
+    """A child that trains; it kills itself at disk operation `die_at` (from 1), or in `die_in`."""
 
     def body():
         torch.set_num_threads(1)
         if die_at is not None:
             _count_down(die_at)
-        train(path)
+        if die_in is not None:
+            setattr(keeper, die_in, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        train(path, **extras)
 
     child = FORK.Process(target=body)
     child.start()
@@ -71,8 +74,8 @@ def _count_down(operation):
     TinyTask.save = guarded(TinyTask.save)
 
 
-def finish(path):
-    child = started(path)
+def finish(path, **extras):
+    child = started(path, **extras)
     child.join(60)
     assert child.exitcode == 0
 
@@ -90,7 +93,9 @@ def result(path):
     ]
     weights = (last / "model.safetensors").read_bytes()
     states = (last / "training.safetensors").read_bytes()
-    return weights, states, record, RunFolder(path).checkpoints.steps(), curves
+    averaged = path / "checkpoints/averaged"
+    average = {file.name: file.read_bytes() for file in sorted(averaged.glob("*"))}
+    return weights, states, record, RunFolder(path).checkpoints.steps(), curves, average
 
 
 @pytest.fixture(scope="module")
@@ -103,18 +108,19 @@ def uninterrupted(tmp_path_factory):
 
 
 def assert_same(path, expected):
-    weights, states, record, steps, curves = result(path)
+    weights, states, record, steps, curves, average = result(path)
     assert weights == expected[0]
     assert states == expected[1]
     assert record == expected[2]
     assert steps == expected[3]
     assert curves == expected[4]
+    assert average == expected[5]
     assert not list((path / "checkpoints").glob(".*")), "leftovers of killed processes"
 
 
-def kill_at_random_moments(path, seconds, generator, kills):
+def kill_at_random_moments(path, seconds, generator, kills, **extras):
     for _ in range(kills):
-        child = started(path)
+        child = started(path, **extras)
         child.join(generator.uniform(0.02, seconds))
         child.kill()
         child.join()
@@ -141,6 +147,45 @@ def test_killed_while_writing_checkpoints(tmp_path, uninterrupted, operations):
         assert child.exitcode in (-signal.SIGKILL, 0)
     finish(tmp_path)
     assert_same(tmp_path, uninterrupted[0])
+
+
+# Everything that draws or remembers, on top of dropout; of the averages one at a time.
+EXTRAS = {
+    kind: {
+        "layer_drop": 0.3,
+        "objective": ObjectiveConfig(r_drop=5.0),
+        "averaging": AveragingConfig(kind=kind)
+        if kind == "ema"
+        else AveragingConfig(kind=kind, count=3),
+    }
+    for kind in ("ema", "last", "best")
+}
+
+
+@pytest.mark.parametrize("kind", sorted(EXTRAS))
+def test_killed_with_every_option_on(tmp_path, uninterrupted, kind):
+    extras, seconds = EXTRAS[kind], uninterrupted[1]
+    finish(tmp_path / "whole", **extras)
+    expected = result(tmp_path / "whole")
+    assert expected[1] != uninterrupted[0][1]  # the options do something
+    assert bool(expected[5]) == (kind != "ema")
+    path = tmp_path / "killed"
+    kill_at_random_moments(path, seconds / 2, random.Random(), kills=5, **extras)
+    finish(path, **extras)
+    assert_same(path, expected)
+
+
+@pytest.mark.parametrize("kind", ["best", "last"])
+def test_killed_while_averaging(tmp_path, uninterrupted, kind):
+    extras, path = EXTRAS[kind], tmp_path / "killed"
+    finish(tmp_path / "whole", **extras)
+    for moment in ("write_mean", "write_record"):
+        child = started(path, die_in=moment, **extras)
+        child.join(60)
+        assert child.exitcode == -signal.SIGKILL
+        assert not (path / "checkpoints/averaged").exists()
+    finish(path, **extras)
+    assert_same(path, result(tmp_path / "whole"))
 
 
 def test_the_comparison_can_fail(tmp_path, uninterrupted, monkeypatch):

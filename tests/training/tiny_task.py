@@ -36,17 +36,20 @@ class TinyBatch:
 
 
 class TinyModel(nn.Module):
-    def __init__(self, *, dropout: float = 0.1, tied: bool = True) -> None:
+    def __init__(self, *, dropout: float = 0.1, tied: bool = True, layer_drop: float = 0.0) -> None:
         super().__init__()
         owners = ["source"] if tied else ["output", "source"]
         self.tables = nn.ParameterDict({o: nn.Parameter(torch.randn(VOCAB, 8)) for o in owners})
         self.inner = nn.Linear(8, 8)
         self.dropout = nn.Dropout(dropout)
+        self.layer_drop = layer_drop  # drawn as the model's stacks draw it
         self.norm = nn.LayerNorm(8)
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = functional.embedding(inputs, self.tables["source"])
-        hidden = self.norm(hidden + self.dropout(torch.tanh(self.inner(hidden))))
+        if not (self.training and self.layer_drop and torch.rand(()).item() < self.layer_drop):
+            hidden = hidden + self.dropout(torch.tanh(self.inner(hidden)))
+        hidden = self.norm(hidden)
         table = self.tables["output" if "output" in self.tables else "source"]
         return functional.linear(hidden, table)
 

@@ -97,7 +97,7 @@ def sign_manifest(
 def first_model(recipe: Recipe, tokenizers: TokenizerPair, base: Translator | None) -> Transformer:
     """The network of the recipe, with fresh weights or those of `base`.
 
-    Dropout is the recipe's own also when fine-tuning.
+    Dropout of elements and layers is the recipe's own also when fine-tuning.
 
     Raises:
         RecipeError: `base` is not the network that the recipe describes.
@@ -118,7 +118,7 @@ def _refuse_other_network(wanted: TransformerConfig, given: TransformerConfig) -
     changes = [
         f"model.{key}: {there[key]!r} → {here[key]!r}"
         for key in here
-        if here[key] != there[key] and not key.endswith("dropout")
+        if here[key] != there[key] and not key.endswith(("dropout", "layer_drop"))
     ]
     if changes:
         listing = "\n    ".join(changes)

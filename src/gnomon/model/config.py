@@ -40,6 +40,9 @@ class TransformerConfig:
     head: HeadConfig = field(default_factory=HeadConfig)
     # on the output of every sublayer and, unless embedding.dropout says otherwise, on embeddings
     dropout: float = 0.1
+    # how likely each layer is passed over as a whole in a training step (Fan et al., 2019); a
+    # batch is one draw, so R-Drop's two passes share it, and nothing is rescaled afterwards
+    layer_drop: float = 0.0
     # one table for several uses: decoder: target embedding and output; all: the source's too
     tie: Tie = "all"
 
@@ -52,7 +55,10 @@ class TransformerConfig:
         return self.position.max_length if self.position.kind == "learned" else None
 
     def draws_in_training(self) -> bool:
-        """Whether two training passes over one text differ, because something is dropped."""
+        """Whether a text that stands twice in a training batch is seen in two ways.
+
+        Dropout does that; layers are passed over for the whole batch.
+        """
         return any(
             probability
             for probability in (

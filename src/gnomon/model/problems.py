@@ -64,6 +64,7 @@ def size_problems(config: TransformerConfig) -> list[str]:
         "attention.dropout": config.attention.dropout,
         "feedforward.dropout": config.feedforward.dropout,
         "embedding.dropout": config.embedding.dropout or 0.0,
+        "layer_drop": config.layer_drop,
     }
     found += [
         f"model.{name} is a probability below 1, seen {value}."

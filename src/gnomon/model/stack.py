@@ -18,9 +18,15 @@ class Stack(nn.Module):
     """Layers over one sequence of tokens, with all that the layers share built once per forward."""
 
     def __init__(
-        self, config: LayerConfig, num_layers: int, position: PositionConfig, causal: bool
+        self,
+        config: LayerConfig,
+        num_layers: int,
+        position: PositionConfig,
+        causal: bool,
+        layer_drop: float = 0.0,
     ) -> None:
         super().__init__()
+        self.layer_drop = layer_drop
         self.causal = causal
         self.pattern = config.attention.sparsity()
         self.head_size = config.attention.width(config.d_model)
@@ -63,10 +69,23 @@ class Stack(nn.Module):
         mask = self.mask(num_queries, num_keys, keep, x.device)
         rotation = self.rotation(positions, largest, keep, cache)
         memory_mask = self.memory_mask(num_queries, memory, memory_keep, cache)
+        passed_over = self.passed_over() if cache is None else frozenset()
         for index, layer in enumerate(self.layers):
+            if index in passed_over:
+                continue
             layer_cache = None if cache is None else cache.layers[index]
             x = layer(x, mask, rotation, memory, memory_mask, layer_cache)
         return x if self.final_norm is None else self.final_norm(x)
+
+    def passed_over(self) -> frozenset[int]:
+        """Layers that this training pass leaves out; none outside training.
+
+        Drawn on the CPU whatever the device, since the choice decides what is launched.
+        """
+        if not self.training or self.layer_drop == 0.0:
+            return frozenset()
+        draws = torch.rand(len(self.layers), device="cpu").tolist()
+        return frozenset(index for index, draw in enumerate(draws) if draw < self.layer_drop)
 
     def mask(
         self, num_queries: int, num_keys: int, keep: Tensor | None, device: torch.device

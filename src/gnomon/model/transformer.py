@@ -71,7 +71,13 @@ class Transformer(nn.Module):
             alpha=config.residual_scales(name)[0],
         )
         num_layers = config.num_decoder_layers if is_decoder else config.num_encoder_layers
-        return Stack(layer, num_layers, config.position, causal=is_decoder)
+        return Stack(
+            layer,
+            num_layers,
+            config.position,
+            causal=is_decoder,
+            layer_drop=config.layer_drop,
+        )
 
     def initialise(self) -> None:
         """Draw all parameters anew from PyTorch's generator (also after a meta device)."""
