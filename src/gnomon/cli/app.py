@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from gnomon import __version__
-from gnomon.cli import average, evaluate, prepare, quickstart, recipe, score, train, translate
+from gnomon.cli import (
+    align,
+    average,
+    evaluate,
+    prepare,
+    quickstart,
+    recipe,
+    score,
+    train,
+    translate,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,4 +53,5 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("translate")(translate.translate)
 app.command("score")(score.score)
 app.command("average")(average.average)
+app.command("align")(align.align)
 app.add_typer(recipe.app, name="recipe")

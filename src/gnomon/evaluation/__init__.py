@@ -3,6 +3,7 @@
 Knows lines of text and sums of losses; knows no model, no search and no file.
 """
 
+from gnomon.evaluation.alignment import alignment_scores, parse_links
 from gnomon.evaluation.baselines import NearestLine, copy_source
 from gnomon.evaluation.config import EvaluationConfig
 from gnomon.evaluation.perplexity import perplexity
@@ -17,12 +18,14 @@ __all__ = [
     "EvaluationReport",
     "NearestLine",
     "Score",
+    "alignment_scores",
     "bleu",
     "bleu_tokenizer",
     "chrf",
     "copy_source",
     "evaluate_translations",
     "exact_match",
+    "parse_links",
     "perplexity",
     "translation_scores",
 ]

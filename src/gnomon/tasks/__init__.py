@@ -3,16 +3,20 @@
 Knows nothing of optimizers, recipes or the command line.
 """
 
+from gnomon.tasks.alignment import Alignment
 from gnomon.tasks.evaluation import evaluate_translator
 from gnomon.tasks.folder import load_translator, load_weights, save_translator
 from gnomon.tasks.preparation import Preparation, prepare_translation
 from gnomon.tasks.scoring import PairScore
+from gnomon.tasks.symmetrisation import Symmetrisation, symmetrise
 from gnomon.tasks.translation import TranslationTask
 from gnomon.tasks.translator import Translation, Translator
 
 __all__ = [
+    "Alignment",
     "PairScore",
     "Preparation",
+    "Symmetrisation",
     "Translation",
     "TranslationTask",
     "Translator",
@@ -21,4 +25,5 @@ __all__ = [
     "load_weights",
     "prepare_translation",
     "save_translator",
+    "symmetrise",
 ]

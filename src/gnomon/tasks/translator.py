@@ -17,9 +17,10 @@ from gnomon.decoding import (
 )
 from gnomon.errors import RecipeError
 from gnomon.model import Transformer
+from gnomon.tasks.alignment import Alignment, align_pairs
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.scoring import PairScore, score_pairs
-from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair
+from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,42 @@ class Translator:
             DataError: not as many sources as targets.
         """
         return score_pairs(self, sources, targets, batch_tokens)
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        layer: int | None = None,
+        shift: bool = True,
+        source_units: Unit = "words",
+        target_units: Unit = "words",
+        batch_tokens: int = 4096,
+    ) -> list[Alignment]:
+        """Which source words each target word comes from, by cross-attention, one for one.
+
+        Args:
+            layer: the decoder layer to look at, from 1; None: the last but one.
+            shift: look where a target token is read (Chen et al. 2020) instead of where it is
+                predicted.
+            source_units, target_units: "words" (between white space) or "characters", for scripts
+                written without spaces.
+            batch_tokens: padded tokens of both sides at once: memory and speed.
+
+        Raises:
+            DataError: not as many sources as targets.
+            ModelError: the decoder has no such layer.
+        """
+        return align_pairs(
+            self,
+            sources,
+            targets,
+            layer=layer,
+            shift=shift,
+            source_units=source_units,
+            target_units=target_units,
+            batch_tokens=batch_tokens,
+        )
 
     def search_config(self, changes: dict[str, Any]) -> SearchConfig:
         """The model's own search settings with these fields changed; None changes nothing.

@@ -25,6 +25,7 @@ from gnomon.text.tokenizer import (
     TokenizerConfig,
 )
 from gnomon.text.tokenizer_pair import TokenizerPair
+from gnomon.text.units import Unit, owners, units
 from gnomon.text.words import is_word_edge, joins_words
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerConfig",
     "TokenizerPair",
+    "Unit",
     "clean",
     "collate",
     "count_lines",
@@ -61,5 +63,7 @@ __all__ = [
     "judge",
     "look",
     "open_corpora",
+    "owners",
     "read_lines",
+    "units",
 ]

@@ -248,6 +248,14 @@ class Tokenizer:
                 mend='decode the bytes with errors="replace" first',
             ) from error
 
+    def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Return where in its text each id of `encode` stands: start and end, in characters.
+
+        The bytes of one character all stand where it does.
+        """
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [encoding.offsets for encoding in encodings]
+
     def decode(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Return the text of each id sequence; padding, begin and end vanish, unknown is "\\ufffd".
 

@@ -1,0 +1,130 @@
+"""`gnomon align`: which source word each target word comes from, one line out per pair in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gnomon.cli import options
+from gnomon.cli.console import console, warn
+from gnomon.cli.destination import destination
+
+if TYPE_CHECKING:
+    from gnomon.tasks import Alignment, Translator
+
+CHUNK = 1024  # pairs read before they are aligned, which sorts them by length
+
+Link = tuple[int, int]
+
+
+def align(
+    model: options.ModelArgument,
+    src: options.SourceOption = None,
+    tgt: options.TargetOption = None,
+    data: options.DataOption = None,
+    output: options.OutputOption = None,
+    soft: Annotated[
+        bool, typer.Option("--soft", help="One JSON object a line: units, links and weights.")
+    ] = False,
+    layer: Annotated[
+        int | None, typer.Option(help="Decoder layer, from 1. Default: the last but one.")
+    ] = None,
+    shift: Annotated[
+        bool,
+        typer.Option(
+            "--shift/--no-shift",
+            help="Look at the step that reads a target token, or at the one that predicts it.",
+        ),
+    ] = True,
+    source_units: Annotated[str, typer.Option(help="words or characters.")] = "words",
+    target_units: Annotated[str, typer.Option(help="words or characters.")] = "words",
+    reverse: Annotated[
+        Path | None, typer.Option(help="A model of the other direction, to combine with.")
+    ] = None,
+    symmetrise: Annotated[
+        str, typer.Option(help="grow-diag-final-and, intersection or union (with --reverse).")
+    ] = "grow-diag-final-and",
+    gold: Annotated[
+        Path | None,
+        typer.Option(help="Links by hand, i-j sure and ipj possible: prints the error rate."),
+    ] = None,
+    batch_tokens: options.BatchOption = 4096,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+) -> None:
+    """Align given pairs word by word, in Pharaoh format: source-target, both counted from 0."""
+    from gnomon import api
+    from gnomon.tasks import symmetrise as combined
+
+    corpus = api.given_pairs(src, tgt, data)
+    translator = api.load(model, checkpoint=checkpoint, device=device)
+    other = None if reverse is None else api.load(reverse, checkpoint=checkpoint, device=device)
+    settings: dict[str, Any] = {"layer": layer, "shift": shift, "batch_tokens": batch_tokens}
+    units: dict[str, Any] = {"source_units": source_units, "target_units": target_units}
+    swapped: dict[str, Any] = {"source_units": target_units, "target_units": source_units}
+    expected = _Gold(gold)
+    pairs = iter(corpus.pairs())
+    with destination(output) as out:
+        while chunk := list(islice(pairs, CHUNK)):
+            sources, targets = [pair.source for pair in chunk], [pair.target for pair in chunk]
+            found = translator.align(sources, targets, **settings, **units)
+            links: list[Sequence[Link]] = [item.links for item in found]
+            if other is not None:
+                back = _turned(other, targets, sources, **settings, **swapped)
+                both = zip(links, back, strict=True)
+                links = [combined(one, two, symmetrise) for one, two in both]  # type: ignore[arg-type]
+            for pair, item, line in zip(chunk, found, links, strict=True):
+                out.write(_format(item, line, soft).encode("utf-8", errors="replace") + b"\n")
+                if item.reason is not None:
+                    warn(f"line {pair.line} is not aligned: {item.reason}")
+            expected.note(links)
+            out.flush()
+    expected.print_rates()
+
+
+def _turned(
+    translator: Translator, targets: list[str], sources: list[str], **settings: Any
+) -> Iterator[list[Link]]:
+    """The links that a model of the other direction finds, as (source, target)."""
+    for item in translator.align(targets, sources, **settings):
+        yield [(source, target) for target, source in item.links]
+
+
+def _format(found: Alignment, links: Sequence[Link], soft: bool) -> str:
+    if not soft:
+        return " ".join(f"{source}-{target}" for source, target in links)
+    import json
+    from dataclasses import asdict
+
+    plain = asdict(found) | {"links": links}
+    plain["weights"] = [[round(value, 4) for value in row] for row in found.weights]
+    plain["elsewhere"] = [round(value, 4) for value in found.elsewhere]
+    return json.dumps(plain, ensure_ascii=False)
+
+
+class _Gold:
+    """The links made by hand, and those that were found for the same lines."""
+
+    def __init__(self, path: Path | None) -> None:
+        from gnomon.evaluation import parse_links
+        from gnomon.text import read_lines
+
+        self.links = None if path is None else [parse_links(line) for line in read_lines(path)]
+        self.found: list[Sequence[Link]] = []
+
+    def note(self, links: Sequence[Sequence[Link]]) -> None:
+        if self.links is not None:
+            self.found += links
+
+    def print_rates(self) -> None:
+        """On standard error: standard output has one line per pair and nothing else."""
+        if self.links is None:
+            return
+        from gnomon.evaluation import alignment_scores
+
+        for score in alignment_scores(self.found, self.links):
+            console().print(f"{score.name} {score.value:.1f}  ({score.signature})", highlight=False)
