@@ -40,6 +40,10 @@ def translate(
         typer.Option(help="Longest output in tokens: this times the input's length …"),
     ] = None,
     max_length_offset: Annotated[int | None, typer.Option(help="… plus this.")] = None,
+    split: Annotated[
+        str,
+        typer.Option(help="Sentence by sentence: auto (lines too long otherwise), always, never."),
+    ] = "auto",
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: text, scores, alternatives.")
     ] = False,
@@ -79,7 +83,12 @@ def translate(
     with destination(output) as out:
         first = 1
         while chunk := list(islice(lines, 1 if interactive else CHUNK)):
-            results = translator.translate(chunk, batch_tokens=batch_tokens, **settings)
+            results = translator.translate(
+                chunk,
+                batch_tokens=batch_tokens,
+                split=split,  # type: ignore[arg-type]
+                **settings,
+            )
             for number, (line, result) in enumerate(zip(chunk, results, strict=True), first):
                 out.write(_format(result, json_) + b"\n")
                 _warn(number, line, result)
@@ -114,6 +123,11 @@ def _warn(number: int, line: str, result: Translation) -> None:
         warn(
             f"line {number} is far from what this model was trained on; "
             f"do not trust its translation: {shown}"
+        )
+    if result.num_divided:
+        warn(
+            f"line {number}: a sentence is longer than any this model was trained on and was "
+            f"divided; {result.num_divided} of {result.num_parts} parts are pieces: {shown}"
         )
     if result.truncated:
         warn(f"line {number}: the output reached its length limit and may be cut: {shown}")

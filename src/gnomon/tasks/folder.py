@@ -26,6 +26,8 @@ def save_translator(translator: Translator, folder: Path) -> None:
     save_model(translator.model, folder)
     config = _read_json(folder / CONFIG_FILE)
     config |= {"task": TASK, "search": asdict(translator.search)}
+    if translator.longest_source is not None:
+        config["longest_source"] = translator.longest_source
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
     translator.tokenizers.save(folder)
@@ -61,7 +63,16 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
             seen=f"{folder}: model {sizes}, tokenizer {found} (source, target)",
             mend="keep the files of one model together",
         )
-    return Translator(model, tokenizers, search, familiarity=Familiarity.load_if_there(folder))
+    longest = config.get("longest_source")
+    if not (longest is None or (isinstance(longest, int) and longest > 0)):
+        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=f"longest_source {longest!r}")
+    return Translator(
+        model,
+        tokenizers,
+        search,
+        familiarity=Familiarity.load_if_there(folder),
+        longest_source=longest,
+    )
 
 
 def load_weights(model: Transformer, folder: Path) -> None:

@@ -51,7 +51,11 @@ class TranslationTask:
         self.seed = seed
         self._opened = (0, self.store)  # number and view of the variant used last
         self.translator = Translator(
-            model, preparation.tokenizers, search, familiarity=preparation.familiarity
+            model,
+            preparation.tokenizers,
+            search,
+            familiarity=preparation.familiarity,
+            longest_source=int(self.store.source_lengths.max()),
         )
 
     def epoch(self, number: int) -> Sequence[NDArray[np.int64]]:

@@ -18,6 +18,7 @@ from gnomon.decoding import (
 from gnomon.errors import RecipeError
 from gnomon.model import Transformer
 from gnomon.tasks.alignment import Alignment, align_pairs
+from gnomon.tasks.long_text import Plan, Split
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.scoring import PairScore, score_pairs
 from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair, Unit
@@ -36,6 +37,9 @@ class Translation:
         far: the input is far from what the model was trained on, so do not trust the output;
             None if the model folder has no profile of its training text.
         alternatives: further outputs by falling score, if `nbest` asked for them.
+        num_parts: into how many parts a long text was split. Its score, log_prob and num_tokens are
+            then sums over the parts, and it is truncated if any part is.
+        num_divided: how many of these are pieces of sentences that were too long themselves.
     """
 
     text: str
@@ -45,12 +49,18 @@ class Translation:
     truncated: bool
     far: bool | None = None
     alternatives: tuple[Translation, ...] = ()
+    num_parts: int = 1
+    num_divided: int = 0
 
 
 class Translator:
     """A trained encoder-decoder with its tokenizer and search settings.
 
     The output for a text does not depend on the other texts given with it.
+
+    Args:
+        longest_source: tokens of the longest source it was trained on, EOS included, if known;
+            longer texts are translated sentence by sentence.
     """
 
     def __init__(
@@ -60,20 +70,31 @@ class Translator:
         search: SearchConfig,
         *,
         familiarity: Familiarity | None = None,
+        longest_source: int | None = None,
     ) -> None:
         self.model = model
         self.tokenizers = tokenizers
         self.search = search
         self.familiarity = familiarity
+        self.longest_source = longest_source
 
     def translate(
-        self, texts: Sequence[str], *, batch_tokens: int = 4096, **search: Any
+        self,
+        texts: Sequence[str],
+        *,
+        batch_tokens: int = 4096,
+        split: Split = "auto",
+        **search: Any,
     ) -> list[Translation]:
         """Translate each text; results come in the order of `texts`, one for one.
 
         Args:
             texts: any texts; a line break inside one is a space to the model.
             batch_tokens: padded source tokens decoded at once: memory and speed, not results.
+            split: "auto": a text longer than any that the model was trained on is cut into
+                sentences (these at clauses, blanks or, at last, anywhere, where they are still too
+                long), which are translated each by itself and joined with the white space between
+                them; "always": every text; "never".
             **search: fields of `SearchConfig` to change, for example `beam=1` or `nbest=3`.
 
         Raises:
@@ -82,6 +103,10 @@ class Translator:
         """
         if isinstance(texts, str):
             raise RecipeError("texts is a list of texts", seen="one str", mend="give [text]")
+        plan = Plan(texts, self.tokenizers.source, split, self._longest_part())
+        if plan.needed:
+            apart = self.translate(plan.texts, batch_tokens=batch_tokens, split="never", **search)
+            return plan.joined(apart, self._far(texts))
         config = self.search_config(search)
         sources = self.tokenizers.source.encode([" ".join(text.split("\n")) for text in texts])
         blank = [not text.strip() for text in texts]
@@ -175,6 +200,11 @@ class Translator:
         if problems := config.problems():
             raise RecipeError("the search settings must fit together", seen="; ".join(problems))
         return config
+
+    def _longest_part(self) -> int | None:
+        """The longest source, in tokens with EOS, that the model can be trusted with."""
+        bounds = (self.longest_source, self.model.config.max_positions())
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     def _far(self, texts: Sequence[str]) -> list[bool | None]:
         if self.familiarity is None:

@@ -11,6 +11,9 @@ from gnomon.text.corpus import DataConfig, Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
 from gnomon.text.segmentation import Segmentation
+from gnomon.text.sentences import Part
+from gnomon.text.sentences import join as join_parts
+from gnomon.text.sentences import parts as text_parts
 from gnomon.text.splits import Corpora, SplitReport, open_corpora
 from gnomon.text.store import TokenStore
 from gnomon.text.store_writer import BuildReport
@@ -47,6 +50,7 @@ __all__ = [
     "Familiarity",
     "Pair",
     "ParallelCorpus",
+    "Part",
     "Replacements",
     "Segmentation",
     "SplitReport",
@@ -59,11 +63,13 @@ __all__ = [
     "collate",
     "count_lines",
     "is_word_edge",
+    "join_parts",
     "joins_words",
     "judge",
     "look",
     "open_corpora",
     "owners",
     "read_lines",
+    "text_parts",
     "units",
 ]

@@ -1,0 +1,114 @@
+"""Texts longer than any that a model was trained on: translated in parts and put together again.
+
+A model that never saw a paragraph drops sentences or repeats them when it is given one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, get_args
+
+from gnomon.errors import RecipeError
+from gnomon.text import Part, Tokenizer, join_parts, text_parts
+
+if TYPE_CHECKING:
+    from gnomon.tasks.translator import Translation
+
+Split = Literal["auto", "always", "never"]
+
+
+class Plan:
+    """Which texts are translated in which parts.
+
+    Attributes:
+        parts: of each text; a text that stays whole is one part, itself.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], tokenizer: Tokenizer, split: Split, limit: int | None
+    ) -> None:
+        if split not in get_args(Split):
+            raise RecipeError(
+                "split says when a text is translated in parts",
+                seen=split,
+                mend="auto (texts longer than any trained on), always (every sentence by itself) "
+                "or never",
+            )
+
+        def lengths(some: Sequence[str]) -> list[int]:
+            return [len(ids) + 1 for ids in tokenizer.encode(some)]
+
+        self.parts = [[Part(text, "")] for text in texts]
+        if split == "never" or (split == "auto" and limit is None):
+            return
+        flat = [" ".join(text.split("\n")) for text in texts]
+        too_long = (
+            [True] * len(flat)
+            if split == "always" or limit is None
+            else [length > limit for length in lengths(flat)]
+        )
+        for place, (text, wanted) in enumerate(zip(flat, too_long, strict=True)):
+            if wanted and text.strip():
+                self.parts[place] = text_parts(text, lengths, limit)
+
+    @property
+    def needed(self) -> bool:
+        """Whether any text is not translated as it is."""
+        return any(len(parts) > 1 for parts in self.parts)
+
+    @property
+    def texts(self) -> list[str]:
+        """All parts, to be translated each by itself."""
+        return [part.text for parts in self.parts for part in parts]
+
+    def joined(self, found: Sequence[Translation], far: Sequence[bool | None]) -> list[Translation]:
+        """The translations of the texts, from those of `self.texts`."""
+        rest = iter(found)
+        return [
+            _joined(parts, list(islice(rest, len(parts))), is_far)
+            for parts, is_far in zip(self.parts, far, strict=True)
+        ]
+
+
+def _joined(parts: list[Part], found: list[Translation], far: bool | None) -> Translation:
+    if len(parts) == 1:
+        return found[0]
+    best, *others = (_in_one(parts, chosen, far) for chosen in _best_choices(found))
+    return replace(best, alternatives=tuple(others))
+
+
+def _in_one(parts: list[Part], chosen: Sequence[Translation], far: bool | None) -> Translation:
+    return replace(
+        chosen[0],
+        text=join_parts([item.text for item in chosen], [part.gap for part in parts]),
+        score=sum(item.score for item in chosen),
+        log_prob=sum(item.log_prob for item in chosen),
+        num_tokens=sum(item.num_tokens for item in chosen),
+        truncated=any(item.truncated for item in chosen),
+        far=far,
+        alternatives=(),
+        num_parts=len(parts),
+        num_divided=sum(part.divided for part in parts),
+    )
+
+
+def _best_choices(found: Sequence[Translation]) -> list[tuple[Translation, ...]]:
+    """The n best ways to choose one translation for every part, by the sum of scores.
+
+    n is the most that any part has. Part after part, the n best ways so far are kept: a way that
+    is not among them cannot become one, as every way is continued alike.
+    """
+    count = max(1 + len(item.alternatives) for item in found)
+    ways: list[tuple[float, tuple[Translation, ...]]] = [(0.0, ())]
+    for item in found:
+        ways = sorted(
+            (
+                (score + choice.score, (*chosen, choice))
+                for score, chosen in ways
+                for choice in (item, *item.alternatives)
+            ),
+            key=lambda way: -way[0],
+        )[:count]
+    return [chosen for _, chosen in ways]
