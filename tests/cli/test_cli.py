@@ -102,12 +102,13 @@ def test_output_file_appears_whole_or_not_at_all(trained_run: TrainedRun, tmp_pa
 def test_evaluate_prints_scores_with_signatures_and_stores_them(
     trained_run: TrainedRun, tmp_path: Path
 ) -> None:
+    before = set((trained_run.path / "evaluations").glob("*.json"))
     done = gnomon("evaluate", trained_run.path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
     assert [row[0] for row in rows] == ["bleu", "chrf", "exact_match", "perplexity"]
     assert "version:" in rows[0][2]
-    stored = list((trained_run.path / "evaluations").glob("*.json"))
+    stored = list(set((trained_run.path / "evaluations").glob("*.json")) - before)
     assert len(stored) == 1
     scores = {s["name"]: s["value"] for s in json.loads(stored[0].read_text())["scores"]}
     assert f"{scores['bleu']:.4f}" == rows[0][1]

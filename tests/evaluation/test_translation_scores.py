@@ -12,6 +12,7 @@ from gnomon.evaluation import (
     bleu_tokenizer,
     chrf,
     exact_match,
+    ter,
     translation_scores,
 )
 
@@ -55,6 +56,31 @@ def test_chrf_equals_the_command_line(tmp_path, lowercase):
     assert ours.signature == signature
 
 
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_ter_equals_the_command_line(tmp_path, lowercase):
+    options = [] if lowercase else ["--ter-case-sensitive"]
+    _, signature, value = by_command_line(tmp_path, "ter", *options)
+    ours = ter(HYPOTHESES, REFERENCES, lowercase=lowercase)
+    assert ours.value == pytest.approx(value, abs=1e-9)
+    assert ours.signature == signature
+    assert not ours.higher_is_better
+
+
+def test_ter_by_hand():
+    """One shift, one substitution, of five words; Chinese is edited by characters."""
+    assert ter(["b a c d e"], ["a b c d e"]).value == pytest.approx(20)
+    score = ter(["a b x d e"], ["a b c d e"])
+    assert score.value == pytest.approx(20)
+    assert score.details == "1 edits ref 5"
+    assert ter(["我是学生"], ["我是老生"], "zh").value == pytest.approx(25)
+
+
+def test_details_say_what_the_score_is_made_of():
+    details = bleu(["a b c d e", "f g h i"], ["a b c x e", "f g h i j"], "none").details
+    assert details == "88.9/71.4/60.0/33.3 BP 0.895 ref 10"
+    assert exact_match(["a", "b"], ["a", "c"]).details == "1 of 2 lines"
+
+
 def test_bleu_by_hand():
     """One sentence: 4 of 5 unigrams, 2 of 4 bigrams, 1 of 3 trigrams, 0 of 2 4-grams (→ 1/2)."""
     score = bleu(["a b c d e"], ["a b c x e"], "none")
@@ -84,7 +110,8 @@ def test_auto_tokenizer_reaches_the_signature():
     (score,) = translation_scores(["我是学生"], ["我是学生"], config)
     assert "tok:zh" in score.signature
     assert score.value == pytest.approx(100)
-    (score,) = translation_scores(["我是学生"], ["我是学生"], config, language="de")
+    config = EvaluationConfig(metrics=("bleu",), language="de")
+    (score,) = translation_scores(["我是学生"], ["我是学生"], config)
     assert "tok:13a" in score.signature
 
 
@@ -141,8 +168,17 @@ def test_bad_counts_are_refused(metric):
         ({"metrics": ("bleu", "meteor")}, "meteor"),
         ({"metrics": ("bleu", "bleu")}, "repeat"),
         ({"tokenize": "mecab"}, "tokenize"),
+        ({"language": "German"}, "language"),
+        ({"resamples": 5}, "resamples"),
+        ({"resample_seed": -1}, "resample_seed"),
     ],
 )
 def test_config_problems(values, named):
     assert any(named in problem for problem in EvaluationConfig(**values).problems())
     assert EvaluationConfig().problems() == []
+
+
+def test_keys_without_effect():
+    assert EvaluationConfig(language="de").unused() == []
+    assert "language" in EvaluationConfig(language="de", tokenize="13a").unused()[0]
+    assert "resample_seed" in EvaluationConfig(resamples=0, resample_seed=3).unused()[0]

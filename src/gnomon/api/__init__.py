@@ -1,7 +1,7 @@
 """The main jobs as functions: here the rooms are wired together, for Python and command line."""
 
 from gnomon.api.average import average
-from gnomon.api.evaluate import evaluate
+from gnomon.api.evaluate import evaluate, evaluate_files
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
 from gnomon.api.train import Training, prepare, read_recipe, train
@@ -10,6 +10,7 @@ __all__ = [
     "Training",
     "average",
     "evaluate",
+    "evaluate_files",
     "given_pairs",
     "load",
     "model_folder",

@@ -6,18 +6,19 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gnomon.api.claim import read_run_recipe
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
-from gnomon.errors import DataError
-from gnomon.evaluation import EvaluationConfig, EvaluationReport
+from gnomon.errors import DataError, RecipeError
+from gnomon.evaluation import EvaluationConfig, EvaluationReport, evaluate_translations
 from gnomon.files import write_atomically
 from gnomon.recipes import Recipe
-from gnomon.tasks import evaluate_translator
-from gnomon.text import ParallelCorpus, open_corpora
+from gnomon.tasks import add_scores_to_card, evaluate_translator
+from gnomon.text import ParallelCorpus, open_corpora, read_lines
 from gnomon.training import RunFolder
 
 
@@ -30,10 +31,15 @@ def evaluate(
     checkpoint: str = "best",
     device: str = "auto",
     baselines: Mapping[str, Sequence[str]] | None = None,
+    against: Sequence[str | Path] = (),
+    with_robustness: bool = False,
+    settings: Mapping[str, Any] | None = None,
     batch_tokens: int = 4096,
     **search: Any,
 ) -> EvaluationReport:
     """Score a model; for a run the report is also stored under its `evaluations/`.
+
+    The scores are also written on the model folder's card (README.md).
 
     Args:
         model, checkpoint, device: see `load`.
@@ -41,24 +47,37 @@ def evaluate(
         data: in place of the two, one file with source TAB reference. Where none of the three
             is given, a run's own test text is used, or its validation text if it has no other.
         baselines: by name, other translations of the same lines, scored beside.
+        against: models or files of translations to test for a significant difference; models
+            translate with their own search settings, `search` changed alike.
+        with_robustness: also translate the sources in capitals, with typos, and so on.
+        settings: fields of `EvaluationConfig` to change, for example {"metrics": ("ter",)}; the
+            others are the run's, or the defaults for a model folder.
         batch_tokens: padded source tokens decoded at once: memory and speed, not results.
         **search: fields of `SearchConfig` to change, for example `beam=1`.
 
     Raises:
         DataError: no text to judge on, or text that cannot be used.
         ModelError, RunError: see `load`.
+        RecipeError: a setting is unknown or out of range.
     """
     folder = model_folder(model, checkpoint)
-    run = _run_of(folder)
+    run = run_of(folder)
     recipe = None if run is None else read_run_recipe(run)
+    config = _config(EvaluationConfig() if recipe is None else recipe.evaluation, settings)
     corpus = _corpus(recipe, source, reference, data)
+    sources, references = list(corpus.sources), list(corpus.targets)
+    others = {
+        str(other): _translations(other, sources, device, batch_tokens, search) for other in against
+    }
     translator = load(folder, device=device)
     report = evaluate_translator(
         translator,
-        list(corpus.sources),
-        list(corpus.targets),
-        EvaluationConfig() if recipe is None else recipe.evaluation,
+        sources,
+        references,
+        config,
         baselines=baselines,
+        against=others,
+        with_robustness=with_robustness,
         batch_tokens=batch_tokens,
         **search,
     )
@@ -67,13 +86,94 @@ def evaluate(
         "files": [str(path) for path in corpus.files],
         "text": corpus.fingerprint,
         "search": asdict(translator.search_config(search)),
+        "evaluation": asdict(config),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     report = replace(report, about=about)
     if run is not None:
-        key = hashlib.sha256(json.dumps([about["text"], about["search"]]).encode()).hexdigest()
-        name = f"{folder.name}-{corpus.name}-{key[:8]}.json"
-        write_atomically(run.path / "evaluations" / name, report.to_json())
+        path = run.path / "evaluations" / _report_name(folder, corpus, about)
+        write_atomically(path, report.to_json())
+        report = replace(report, about=about | {"report": str(path)})
+    add_scores_to_card(folder, report)
     return report
+
+
+def evaluate_files(
+    hypotheses: str | Path,
+    reference: str | Path,
+    *,
+    source: str | Path | None = None,
+    against: Sequence[str | Path] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> EvaluationReport:
+    """Score a file of translations, whoever made them.
+
+    Args:
+        hypotheses, reference: two files whose line i belong together.
+        source: what was translated, for the tables by length.
+        against: files of other translations to test for a significant difference.
+        settings: fields of `EvaluationConfig` to change.
+
+    Raises:
+        DataError: a file cannot be read, or line counts differ.
+        RecipeError: a setting is unknown or out of range.
+    """
+    files = [Path(hypotheses), Path(reference), *([] if source is None else [Path(source)])]
+    report = evaluate_translations(
+        _lines(hypotheses),
+        _lines(reference),
+        _config(EvaluationConfig(), settings),
+        sources=None if source is None else _lines(source),
+        against={str(other): _lines(other) for other in against},
+    )
+    return replace(report, about={"files": [str(path) for path in files]})
+
+
+def run_of(folder: Path) -> RunFolder | None:
+    """The run whose checkpoint `folder` is, if it is one."""
+    run = RunFolder(folder.resolve().parent.parent)
+    return run if run.recipe_path.is_file() and folder.parent.name == "checkpoints" else None
+
+
+def _config(config: EvaluationConfig, settings: Mapping[str, Any] | None) -> EvaluationConfig:
+    known = {name: value for name, value in (settings or {}).items() if value is not None}
+    try:
+        config = replace(config, **known)
+    except TypeError:
+        raise RecipeError(
+            "evaluation settings are fields of EvaluationConfig",
+            seen=", ".join(known),
+            mend=f"fields: {', '.join(EvaluationConfig.__dataclass_fields__)}",
+        ) from None
+    if problems := config.problems():
+        raise RecipeError("the evaluation settings must hold", seen="; ".join(problems))
+    return config
+
+
+def _translations(
+    other: str | Path,
+    sources: Sequence[str],
+    device: str,
+    batch_tokens: int,
+    search: Mapping[str, Any],
+) -> list[str]:
+    """The lines of a file, or the sources as a model translates them."""
+    if Path(other).is_file():
+        return _lines(other)
+    translator = load(other, device=device)
+    found = translator.translate(sources, batch_tokens=batch_tokens, **search)
+    return [translation.text for translation in found]
+
+
+def _lines(path: str | Path) -> list[str]:
+    return list(read_lines(Path(path)))
+
+
+def _report_name(folder: Path, corpus: ParallelCorpus, about: Mapping[str, Any]) -> str:
+    """The same for the same checkpoint, text, search and metrics; other evaluations are kept."""
+    parts = [about["text"], about["search"], about["evaluation"]]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return f"{folder.name}-{corpus.name}-{key[:8]}.json"
 
 
 def _corpus(
@@ -92,9 +192,3 @@ def _corpus(
             mend="give --src and --ref, or --data with source TAB reference",
         )
     return corpus
-
-
-def _run_of(folder: Path) -> RunFolder | None:
-    """The run whose checkpoint `folder` is, if it is one."""
-    run = RunFolder(folder.resolve().parent.parent)
-    return run if run.recipe_path.is_file() and folder.parent.name == "checkpoints" else None

@@ -1,20 +1,57 @@
-"""`gnomon evaluate`: scores with their signatures, stored with the run."""
+"""`gnomon evaluate`: scores with their signatures and intervals, stored with the run."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console, print_line, say
+from gnomon.cli.console import print_line, say
 
 
 def evaluate(
-    model: options.ModelArgument,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A run (its best checkpoint), a checkpoint or a model folder; none with --hyp."
+        ),
+    ] = None,
     src: options.SourceOption = None,
     ref: options.ReferenceOption = None,
     data: options.ReferenceDataOption = None,
+    hyp: Annotated[
+        Path | None, typer.Option("--hyp", help="Score this file of translations, no model.")
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Another model or file of translations: is the difference significant? "
+            "May be given again."
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="bleu, chrf, ter, exact_match; joined by commas.")
+    ] = None,
+    tokenize: Annotated[
+        str | None, typer.Option(help="How BLEU splits words: auto, 13a, intl, zh, char, none …")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="The target language's code, for --tokenize auto.")
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    by_length: Annotated[
+        bool, typer.Option("--by-length", help="Scores by source length.")
+    ] = False,
+    worst: Annotated[int, typer.Option(min=0, help="Show so many of the worst sentences.")] = 0,
+    robustness: Annotated[
+        bool,
+        typer.Option(
+            "--robustness",
+            help="Also with the sources in capitals, without punctuation, with typos …",
+        ),
+    ] = False,
     beam: options.BeamOption = None,
     json_: Annotated[
         bool, typer.Option("--json", help="The whole report: scores, signatures and every line.")
@@ -25,22 +62,78 @@ def evaluate(
 ) -> None:
     """Score a model; without files on a run's own test text, or else its validation text."""
     from gnomon import api
-    from gnomon.cli.report import print_scores
+    from gnomon.cli import report as show
 
-    report = api.evaluate(
-        model,
-        source=src,
-        reference=ref,
-        data=data,
-        checkpoint=checkpoint,
-        device=device,
-        beam=beam,
-        batch_tokens=batch_tokens,
-    )
+    settings: dict[str, Any] = {
+        "metrics": None if metrics is None else tuple(metrics.replace(",", " ").split()),
+        "tokenize": tokenize,
+        "language": language,
+        "lowercase": lowercase or None,
+    }
+    if hyp is not None:
+        _refuse_beside_hyp(model, data, robustness)
+        report = api.evaluate_files(
+            hyp, _needed(ref), source=src, against=against or [], settings=settings
+        )
+    else:
+        report = api.evaluate(
+            _model(model),
+            source=src,
+            reference=ref,
+            data=data,
+            checkpoint=checkpoint,
+            device=device,
+            against=against or [],
+            with_robustness=robustness,
+            settings=settings,
+            beam=beam,
+            batch_tokens=batch_tokens,
+        )
     if json_:
         print_line(report.to_json().rstrip("\n"))
         return
-    say(f"model: {report.about['model']}")  # which checkpoint of a run it was
-    print_scores(report, console())
-    for score in report.scores:
-        print_line(f"{score.name}\t{score.value:.4f}\t{score.signature}")
+    if scored := report.about.get("model"):
+        say(f"model: {scored}")  # which checkpoint of a run it was
+    sheets = show.comparison_sheets(report)
+    if by_length:
+        sheets.append(show.by_length_sheet(report))
+    if worst:
+        sheets.append(show.worst_sheet(report, worst))
+    if robustness:
+        sheets.append(show.robustness_sheet(report))
+    show.print_report(report, sheets)
+    if stored := report.about.get("report"):
+        say(f"report: {stored}")
+
+
+def _model(model: Path | None) -> Path:
+    from gnomon.errors import DataError
+
+    if model is None:
+        raise DataError(
+            "there must be something to score",
+            mend="name a model, or a file of translations with --hyp FILE --ref FILE",
+        )
+    return model
+
+
+def _needed(ref: Path | None) -> Path:
+    from gnomon.errors import DataError
+
+    if ref is None:
+        raise DataError(
+            "translations are scored against reference translations", mend="give --ref FILE"
+        )
+    return ref
+
+
+def _refuse_beside_hyp(model: Path | None, data: Path | None, robustness: bool) -> None:
+    from gnomon.errors import DataError
+
+    beside = {"a model": model is not None, "--data": data is not None, "--robustness": robustness}
+    if seen := [name for name, given in beside.items() if given]:
+        raise DataError(
+            "--hyp scores a finished file, so no model translates",
+            seen=f"--hyp beside {', '.join(seen)}",
+            mend="give --hyp FILE --ref FILE (and --src FILE for tables by length)",
+        )

@@ -49,7 +49,10 @@ def quickstart(
 
     training = api.train(
         "quickstart",
-        overrides=[f"data.{split}tsv='{path.resolve()}'" for split, path in files.items()],
+        overrides=[
+            f"evaluation.language='{to}'",
+            *(f"data.{split}tsv='{path.resolve()}'" for split, path in files.items()),
+        ],
         run=folder,
         listeners=[TrainingProgress(console())],
         say=say,

@@ -18,6 +18,8 @@ from gnomon.training import (
     TrainingConfig,
 )
 
+LOWER_IS_BETTER = ("nll", "ter")
+
 SCHEMA_VERSION = 1
 """Raised when a key changes its meaning; `load.migrate` brings older recipes forward."""
 
@@ -78,9 +80,9 @@ class Recipe:
                 f"training.best_metric must be one that validation measures; seen: "
                 f"{self.training.best_metric!r}; mend: one of {', '.join(measured)}"
             )
-        elif (self.training.best_metric == "nll") != (self.training.best_mode == "min"):
+        elif (self.training.best_metric in LOWER_IS_BETTER) != (self.training.best_mode == "min"):
             found.append(
-                "training.best_mode must be 'min' for nll and 'max' for scores; seen: "
+                "training.best_mode must be 'min' for nll and ter, 'max' for other scores; seen: "
                 f"{self.training.best_mode!r} for {self.training.best_metric}"
             )
         return found

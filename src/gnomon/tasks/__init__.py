@@ -4,6 +4,7 @@ Knows nothing of optimizers, recipes or the command line.
 """
 
 from gnomon.tasks.alignment import Alignment
+from gnomon.tasks.card import add_scores_to_card
 from gnomon.tasks.evaluation import evaluate_translator
 from gnomon.tasks.folder import load_translator, load_weights, save_translator
 from gnomon.tasks.preparation import Preparation, prepare_translation
@@ -20,6 +21,7 @@ __all__ = [
     "Translation",
     "TranslationTask",
     "Translator",
+    "add_scores_to_card",
     "evaluate_translator",
     "load_translator",
     "load_weights",

@@ -9,8 +9,10 @@ from typing import Any
 from gnomon.evaluation import (
     EvaluationConfig,
     EvaluationReport,
+    Output,
     evaluate_translations,
     perplexity,
+    robustness,
 )
 from gnomon.tasks.likelihood import summed_nll
 from gnomon.tasks.translator import Translator
@@ -23,6 +25,8 @@ def evaluate_translator(
     config: EvaluationConfig,
     *,
     baselines: Mapping[str, Sequence[str]] | None = None,
+    against: Mapping[str, Sequence[str]] | None = None,
+    with_robustness: bool = False,
     batch_tokens: int = 4096,
     **search: Any,
 ) -> EvaluationReport:
@@ -30,22 +34,29 @@ def evaluate_translator(
 
     Args:
         baselines: by name, other translations of the same lines, scored beside.
+        against: by name, translations of other systems to test for a significant difference.
+        with_robustness: also translate the sources as people type them; see
+            `gnomon.evaluation.robustness`.
         **search: fields of `SearchConfig` to change.
 
     Raises:
         DataError: no lines, or counts that differ.
     """
-    found = translator.translate(sources, batch_tokens=batch_tokens, **search)
+
+    def translate(texts: Sequence[str]) -> list[Output]:
+        found = translator.translate(texts, batch_tokens=batch_tokens, **search)
+        return [Output(one.text, one.truncated, one.far) for one in found]
+
+    outputs = translate(sources)
     report = evaluate_translations(
-        [translation.text for translation in found],
-        references,
-        config,
-        sources=sources,
-        baselines=baselines,
+        outputs, references, config, sources=sources, baselines=baselines, against=against
     )
     nll, num_tokens = summed_nll(translator, sources, references, batch_tokens)
     if num_tokens:
         fingerprint = translator.tokenizers.target.fingerprint[:12]
         score = perplexity(nll, num_tokens, tokenizer=fingerprint)
         report = replace(report, scores=[*report.scores, score])
+    if with_robustness:
+        rows = robustness(translate, sources, references, outputs, config)
+        report = replace(report, robustness=rows)
     return report

@@ -12,13 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from gnomon.decoding import SearchConfig
 from gnomon.errors import ModelError
-from gnomon.model import Transformer, count_parameters, load_model, save_model
+from gnomon.model import Transformer, load_model, save_model
 from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE, read_weights
+from gnomon.tasks.card import CARD_FILE, model_card
 from gnomon.tasks.translator import Translator
 from gnomon.text import Familiarity, TokenizerPair
 
 TASK = "translation"
-CARD_FILE = "README.md"
 
 
 def save_translator(translator: Translator, folder: Path) -> None:
@@ -78,23 +78,6 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
 def load_weights(model: Transformer, folder: Path) -> None:
     """Put the weights of a model folder into `model`, in place, bit for bit."""
     model.load_state_dict(read_weights(folder / WEIGHTS_FILE, "cpu"))
-
-
-def model_card(translator: Translator) -> str:
-    """What a person who finds the folder needs to know; scores are added by `gnomon evaluate`."""
-    config = translator.model.config
-    return (
-        "# A translation model trained with gnomon\n\n"
-        f"- {count_parameters(translator.model):,} parameters: "
-        f"{config.num_encoder_layers}+{config.num_decoder_layers} layers, "
-        f"{config.d_model} wide, {config.attention.num_heads} heads\n"
-        f"- vocabulary: {translator.tokenizers.target.vocab_size:,} "
-        f"{'joint' if translator.tokenizers.joint else 'target'} subwords\n\n"
-        "Use it: `gnomon translate FOLDER < input.txt > output.txt`, or in Python "
-        "`gnomon.load('FOLDER').translate([\"…\"])`.\n\n"
-        "Limits: it knows only what its training text taught it; lines far from that text are "
-        "named when they are translated.\n"
-    )
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -113,8 +113,10 @@ def write_record(average: Average, folder: Path) -> None:
     (folder / AVERAGE_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     card = folder / "README.md"
     if card.is_file():
-        with card.open("a", encoding="utf-8") as file:
-            file.write(f"\nIts weights are the mean of: {', '.join(average.members)}.\n")
+        # Scores on it are those of the checkpoint it was copied from.
+        about = card.read_text(encoding="utf-8").partition("\n## Scores\n")[0].rstrip()
+        about += f"\n\nIts weights are the mean of: {', '.join(average.members)}.\n"
+        card.write_text(about, encoding="utf-8")
 
 
 def read_record(folder: Path) -> Average | None:

@@ -24,6 +24,7 @@ _FORMAT_VERSION = 1
 _NAME = re.compile(r"step-(\d{8,})")
 _TENSORS = "training.safetensors"
 _RECORD = "training.json"
+_CARD = "README.md"  # for people, and `gnomon evaluate` adds scores to it: it is not verified
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,11 @@ class Checkpoints:
                 "state": state.to_json(),
                 "num_threads": torch.get_num_threads(),
                 "versions": {"gnomon": version("gnomon"), "torch": torch.__version__},
-                "files": {str(file.relative_to(temporary)): sha256_of(file) for file in files},
+                "files": {
+                    str(file.relative_to(temporary)): sha256_of(file)
+                    for file in files
+                    if file.name != _CARD
+                },
             }
             (temporary / _RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         return path
@@ -104,6 +109,8 @@ class Checkpoints:
         path = self.path(step)
         record = self._record(path)
         for name, digest in record["files"].items():
+            if name == _CARD:
+                continue
             file = path / name
             if not file.is_file() or sha256_of(file) != digest:
                 raise RunError(

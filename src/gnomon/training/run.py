@@ -185,6 +185,22 @@ class RunFolder:
             self._lock_depth = 0
             os.close(handle)  # closing is what releases the lock
 
+    def is_locked(self) -> bool:
+        """Whether some process writes this run now; touches nothing on the disk."""
+        import fcntl
+
+        try:
+            handle = os.open(self.path / ".lock", os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
     def _acquire(self, handle: int) -> None:
         import fcntl  # POSIX only; reading runs must work without it
 

@@ -1,0 +1,126 @@
+"""`gnomon evaluate` with its options, in process, on a run of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from digits import TrainedRun
+from gnomon.cli.app import app
+from gnomon.errors import GnomonError
+from gnomon.training import RunFolder
+
+
+@pytest.fixture
+def run(trained_run: TrainedRun, tmp_path: Path) -> Path:
+    shutil.copytree(trained_run.path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "evaluations", ignore_errors=True)
+    return tmp_path / "run"
+
+
+def gnomon(*arguments: str | Path) -> Result:
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def blocks(text: str) -> dict[str, list[list[str]]]:
+    """The rows of standard output by the title of the comment line above them."""
+    found: dict[str, list[list[str]]] = {"": []}
+    title = ""
+    for line in text.splitlines():
+        if line.startswith("# "):
+            title = line[2:].split(":")[0]
+            found[title] = []
+        else:
+            found[title].append(line.split("\t"))
+    return found
+
+
+def test_every_table_at_once(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("123\n4567 89\nx y\n")
+    (tmp_path / "b").write_text("321\n98 7654\ny x\n")
+    done = gnomon(
+        *("evaluate", run, "--src", tmp_path / "a", "--ref", tmp_path / "b", "--by-length"),
+        *("--worst", "2", "--robustness", "--metrics", "chrf,ter", "--against", tmp_path / "b"),
+    )
+    found = blocks(done.stdout)
+    assert [row[0] for row in found[""]] == ["chrf", "ter", "perplexity"]
+    low, value, high = (float(found[""][0][place]) for place in (3, 1, 4))
+    assert low <= value <= high
+    assert "edits" in found[""][1][5]
+    assert [row[:2] for row in found["by source length"]] == [["1–5", "3"]]
+    assert len(found["worst sentences by chrF"]) == 2
+    (against,) = (rows for title, rows in found.items() if title.startswith("against"))
+    assert [row[0] for row in against] == ["chrf", "ter"]
+    assert float(against[0][2]) == 100.0
+    robust = {row[0]: row for row in found["robustness (score, difference to the clean text)"]}
+    assert "skipped" in robust["no punctuation"][-1]
+    assert robust["other numbers"][1] == "2"
+    (stored,) = (run / "evaluations").glob("*.json")
+    report = json.loads(stored.read_text())
+    assert len(report["robustness"]) == len(robust)
+    assert report["outputs"]["num_lines"] == 3
+    assert report["lines"][0]["truncated"] in (True, False)
+    assert str(stored) in done.stderr
+
+
+def test_the_card_gets_the_scores_and_the_checkpoint_stays_whole(run: Path) -> None:
+    for metrics in ("chrf", "chrf", "chrf,ter"):
+        gnomon("evaluate", run, "--metrics", metrics)
+    checkpoint = RunFolder(run).best()
+    card = (checkpoint / "README.md").read_text()
+    assert card.count("## Scores") == 1
+    assert card.count("| chrf |") == 1
+    assert card.count("| ter |") == 1
+    assert "Limits:" in card
+    RunFolder(run).checkpoints.load(40)  # verifies every file
+
+
+def test_files_without_a_model(tmp_path: Path) -> None:
+    (tmp_path / "hyp").write_text("the cat sat on the mat\na dog\n")
+    (tmp_path / "ref").write_text("the cat sat on a mat\na dog runs\n")
+    arguments = ("--ref", tmp_path / "ref", "--tokenize", "none", "--metrics", "bleu")
+    done = gnomon("evaluate", "--hyp", tmp_path / "hyp", *arguments)
+    (row,) = blocks(done.stdout)[""]
+    assert row[5] == "87.5/66.7/50.0/33.3 BP 0.882 ref 9"
+    assert "tok:none" in row[2]
+    done = gnomon("evaluate", "--hyp", tmp_path / "hyp", *arguments, "--json")
+    assert json.loads(done.stdout)["scores"][0]["details"] == row[5]
+
+
+def test_options_change_the_score(tmp_path: Path) -> None:
+    (tmp_path / "hyp").write_text("我是学生\nA\n")
+    (tmp_path / "ref").write_text("我是老生\na\n")
+    seen = set()
+    for options in ([], ["--language", "de"], ["--tokenize", "char"], ["--lowercase"]):
+        done = gnomon(
+            "evaluate", "--hyp", tmp_path / "hyp", "--ref", tmp_path / "ref", *options, "--json"
+        )
+        seen.add(tuple(s["signature"] for s in json.loads(done.stdout)["scores"]))
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["evaluate"], "--hyp"),
+        (["evaluate", "--hyp", "x"], "--ref"),
+        (["evaluate", "MODEL", "--hyp", "x", "--ref", "x"], "a model"),
+        (["evaluate", "--hyp", "x", "--ref", "x", "--robustness"], "--robustness"),
+        (["evaluate", "--hyp", "absent", "--ref", "absent"], "absent"),
+        (["evaluate", "MODEL", "--metrics", "meteor"], "meteor"),
+        (["evaluate", "MODEL", "--tokenize", "15a"], "15a"),
+        (["evaluate", "MODEL", "--against", "absent"], "absent"),
+    ],
+)
+def test_mistakes(trained_run: TrainedRun, arguments: list[str], named: str) -> None:
+    real = [str(trained_run.path) if one == "MODEL" else one for one in arguments]
+    with pytest.raises(GnomonError, match=named):
+        gnomon(*real)
