@@ -1,20 +1,29 @@
 """The main jobs as functions: here the rooms are wired together, for Python and command line."""
 
 from gnomon.api.average import average
+from gnomon.api.curves import CurveVerdict, check_curve, save_curve
 from gnomon.api.evaluate import evaluate, evaluate_files
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
+from gnomon.api.runs import RunComparison, RunSummary, compare_runs, list_runs
 from gnomon.api.train import Training, prepare, read_recipe, train
 
 __all__ = [
+    "CurveVerdict",
+    "RunComparison",
+    "RunSummary",
     "Training",
     "average",
+    "check_curve",
+    "compare_runs",
     "evaluate",
     "evaluate_files",
     "given_pairs",
+    "list_runs",
     "load",
     "model_folder",
     "prepare",
     "read_recipe",
+    "save_curve",
     "train",
 ]

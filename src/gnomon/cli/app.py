@@ -14,6 +14,7 @@ from gnomon.cli import (
     prepare,
     quickstart,
     recipe,
+    runs,
     score,
     train,
     translate,
@@ -50,6 +51,7 @@ app.command("quickstart")(quickstart.quickstart)
 app.command("prepare")(prepare.prepare)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("runs")(runs.runs)
 app.command("translate")(translate.translate)
 app.command("score")(score.score)
 app.command("average")(average.average)

@@ -3,19 +3,39 @@
 This room only describes runs; it starts none.
 """
 
+from gnomon.recipes.curve import (
+    CurvePoint,
+    ExpectedCurve,
+    Verdict,
+    binding_keys,
+    curve_of_runs,
+    hold_against,
+    parse_curve,
+    read_curve,
+    shipped_curve,
+)
 from gnomon.recipes.load import load_recipe, recipe_from_tree
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
 from gnomon.recipes.show import difference, flatten, json_schema, to_toml
 
 __all__ = [
+    "CurvePoint",
+    "ExpectedCurve",
     "Recipe",
+    "Verdict",
+    "binding_keys",
+    "curve_of_runs",
     "difference",
     "flatten",
+    "hold_against",
     "json_schema",
     "load_recipe",
+    "parse_curve",
     "preset_names",
     "preset_text",
+    "read_curve",
     "recipe_from_tree",
+    "shipped_curve",
     "to_toml",
 ]
