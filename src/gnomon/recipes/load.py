@@ -49,7 +49,7 @@ def load_recipe(
         text, folder = preset_text(str(recipe)), Path.cwd()
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # bad TOML; endless numbers; endless nesting
         raise RecipeError("a recipe is valid TOML", seen=f"{recipe}: {error}") from None
     _resolve_paths(tree.get("data"), folder)
     given = dict(changes or {}) | dict(_parse_override(override) for override in overrides)
@@ -150,6 +150,8 @@ def _parse_override(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+    except (ValueError, RecursionError) as error:
+        raise RecipeError("the value of an override is TOML", seen=error) from None
 
 
 def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
