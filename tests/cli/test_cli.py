@@ -213,3 +213,22 @@ def test_recipe_verbs(tmp_path: Path) -> None:
     expanded = gnomon("recipe", "show", "my.toml", "--expanded", cwd=tmp_path).stdout
     assert b"label_smoothing = 0.1" in expanded
     json.loads(gnomon("recipe", "schema", cwd=tmp_path).stdout)
+
+
+def test_blanks_around_a_line_stay_around_its_translation(
+    trained_run: TrainedRun, tmp_path: Path
+) -> None:
+    lines = ["12", "  12", "12\t ", "\u00a012\u3000", "\x0b12\u2028", "   "]
+    text = "\n".join(lines).encode() + b"\n"
+    out = gnomon("translate", trained_run.path, cwd=tmp_path, text=text).stdout.decode()
+    plain, *spaced = out.split("\n")[:-1]
+    assert plain.strip()
+    assert spaced == [f"  {plain}", f"{plain}\t ", f"\u00a0{plain}\u3000", f" {plain} ", ""]
+    done = gnomon("translate", trained_run.path, "--no-keep-space", cwd=tmp_path, text=text)
+    assert done.stdout.decode().split("\n")[1] == done.stdout.decode().split("\n")[1].strip()
+    done = gnomon(
+        "translate", trained_run.path, "--json", "--nbest", "2", cwd=tmp_path, text=b"  12\n"
+    )
+    (found,) = map(json.loads, done.stdout.splitlines())
+    assert found["text"] == f"  {plain}"
+    assert all(other["text"].startswith("  ") for other in found["alternatives"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from rich.console import Console
 
@@ -24,6 +24,19 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """A plain sentence about something that may not be as wanted."""
     console().print(text, style="yellow", markup=False, highlight=False)
+
+
+def standard_input() -> BinaryIO:
+    """Standard input as bytes.
+
+    Raises:
+        DataError: it was closed before we began (`<&-`, some services).
+    """
+    if sys.stdin is None:
+        from gnomon.errors import DataError
+
+        raise DataError("standard input must be open", mend="name a file with --input")
+    return sys.stdin.buffer
 
 
 def print_line(text: str) -> None:

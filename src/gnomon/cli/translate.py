@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console, warn
+from gnomon.cli.console import console, standard_input, warn
 from gnomon.cli.destination import destination
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ def translate(
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: text, scores, alternatives.")
     ] = False,
+    keep_space: Annotated[
+        bool,
+        typer.Option(help="Put the blanks around a line around its translation."),
+    ] = True,
     batch_tokens: options.BatchOption = 4096,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
@@ -75,21 +80,23 @@ def translate(
         "max_length_factor": max_length_factor,
         "max_length_offset": max_length_offset,
     }
+    given = input_ or standard_input()
     interactive = input_ is None and sys.stdin.isatty()
     if interactive:
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
     replaced = Replacements()
-    lines = read_lines(input_ or sys.stdin.buffer, errors="replace", replacements=replaced)
+    lines = read_lines(given, errors="replace", replacements=replaced)
     with destination(output) as out:
         first = 1
         while chunk := list(islice(lines, 1 if interactive else CHUNK)):
             results = translator.translate(
-                chunk,
+                [line.strip() if keep_space else line for line in chunk],
                 batch_tokens=batch_tokens,
                 split=split,  # type: ignore[arg-type]
                 **settings,
             )
             for number, (line, result) in enumerate(zip(chunk, results, strict=True), first):
+                result = _within_its_space(line, result) if keep_space else result
                 out.write(_format(result, json_) + b"\n")
                 _warn(number, line, result)
             out.flush()
@@ -99,6 +106,23 @@ def translate(
             f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
             f"were replaced, the first in line {replaced.first_line}"
         )
+
+
+def _within_its_space(line: str, result: Translation) -> Translation:
+    """The translation between the blanks that stood around its line."""
+    from gnomon.text import mend_controls
+
+    if not line.strip():
+        return result
+    before = mend_controls(line[: len(line) - len(line.lstrip())])
+    after = mend_controls(line[len(line.rstrip()) :])
+    if not before and not after:
+        return result
+    return replace(
+        result,
+        text=f"{before}{result.text}{after}",
+        alternatives=tuple(_within_its_space(line, other) for other in result.alternatives),
+    )
 
 
 def _format(result: Translation, as_json: bool) -> bytes:

@@ -21,7 +21,7 @@ from gnomon.tasks.alignment import Alignment, align_pairs
 from gnomon.tasks.long_text import Plan, Split
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.scoring import PairScore, score_pairs
-from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair, Unit
+from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair, Unit, mend_controls
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class Translator:
         """Translate each text; results come in the order of `texts`, one for one.
 
         Args:
-            texts: any texts; a line break inside one is a space to the model.
+            texts: any texts; a line break or control character inside one is a
+                blank to the model, as in the text it learned from.
             batch_tokens: padded source tokens decoded at once: memory and speed, not results.
             split: "auto": a text longer than any that the model was trained on is cut into
                 sentences (these at clauses, blanks or, at last, anywhere, where they are still too
@@ -103,6 +104,7 @@ class Translator:
         """
         if isinstance(texts, str):
             raise RecipeError("texts is a list of texts", seen="one str", mend="give [text]")
+        texts = [mend_controls(text) for text in texts]
         plan = Plan(texts, self.tokenizers.source, split, self._longest_part())
         if plan.needed:
             apart = self.translate(plan.texts, batch_tokens=batch_tokens, split="never", **search)
@@ -226,9 +228,9 @@ class Translator:
     def _as_translation(self, hypotheses: list[Hypothesis], far: bool | None) -> Translation:
         texts = self.tokenizers.target.decode([found.tokens for found in hypotheses])
         best, *others = (
-            # Byte pieces can spell a line break; one input line gives one output line.
+            # Byte pieces can spell a line break or an escape; one input line gives one output line.
             Translation(
-                " ".join(text.splitlines()),
+                mend_controls(" ".join(text.splitlines())),
                 found.score,
                 found.log_prob,
                 len(found.tokens),

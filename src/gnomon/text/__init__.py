@@ -5,6 +5,7 @@ This room knows text and ids. It must not know models, losses or devices beyond 
 
 from gnomon.text.batches import Batch, BatchPlan, collate
 from gnomon.text.cleaning import REASONS, CleaningConfig
+from gnomon.text.cleaning_controls import mend_controls
 from gnomon.text.cleaning_pass import Cleaned, clean, judge, look
 from gnomon.text.cleaning_report import CleaningReport
 from gnomon.text.corpus import DataConfig, Pair, ParallelCorpus
@@ -67,6 +68,7 @@ __all__ = [
     "joins_words",
     "judge",
     "look",
+    "mend_controls",
     "open_corpora",
     "owners",
     "read_lines",
