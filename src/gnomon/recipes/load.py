@@ -23,6 +23,8 @@ PATH_KEYS = (
     *("source", "target", "tsv"),
 )
 
+VOCABULARY_KEYS = ("model_file", "target_model_file")
+
 
 class RecipeWarning(UserWarning):
     """A key that has no effect in this recipe."""
@@ -34,7 +36,7 @@ def load_recipe(
     """Read a preset (by name) or a TOML file, apply overrides, check everything, resolve paths.
 
     Args:
-        recipe: a preset's name, or the path of a TOML file. Data paths in a file are relative to
+        recipe: a preset's name, or the path of a TOML file. Paths in a file are relative to
             the file's own folder.
         overrides: texts `table.key=value`, the value in TOML (a bare word is taken as a string).
         changes: dotted keys to values, applied before `overrides` (paths relative to the caller).
@@ -51,11 +53,13 @@ def load_recipe(
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # bad TOML; endless numbers; endless nesting
         raise RecipeError("a recipe is valid TOML", seen=f"{recipe}: {error}") from None
-    _resolve_paths(tree.get("data"), folder)
+    _resolve_paths(tree.get("data"), PATH_KEYS, folder)
+    _resolve_paths(tree.get("tokenizer"), VOCABULARY_KEYS, folder)
     given = dict(changes or {}) | dict(_parse_override(override) for override in overrides)
     for key, value in given.items():
         _put(tree, key, value)
-    _resolve_paths(tree.get("data"), Path.cwd())
+    _resolve_paths(tree.get("data"), PATH_KEYS, Path.cwd())
+    _resolve_paths(tree.get("tokenizer"), VOCABULARY_KEYS, Path.cwd())
     return recipe_from_tree(tree)
 
 
@@ -164,11 +168,11 @@ def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[last] = value
 
 
-def _resolve_paths(data: Any, folder: Path) -> None:
-    if isinstance(data, dict):
-        for key in PATH_KEYS:
-            if isinstance(data.get(key), str) and data[key]:
-                data[key] = str(folder / Path(data[key]).expanduser())
+def _resolve_paths(table: Any, keys: Iterable[str], folder: Path) -> None:
+    if isinstance(table, dict):
+        for key in keys:
+            if isinstance(table.get(key), str) and table[key]:
+                table[key] = str(folder / Path(table[key]).expanduser())
 
 
 def _unknown_keys(tree: Mapping[str, Any], kind: Any, path: str = "") -> Iterator[str]:

@@ -161,6 +161,8 @@ def _lines(first: Sequence[int], count: int) -> str:
 def _tokenizers(
     corpus: ParallelCorpus, config: TokenizerConfig, cache: Path, say: Say
 ) -> TokenizerPair:
+    if config.model_file is not None:
+        return TokenizerPair.open(config.model_file, config.target_model_file)
     key = json.dumps([corpus.fingerprint, config.vocabulary_options()])
     place = cache / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     try:

@@ -30,6 +30,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from gnomon.errors import DataError, ModelError
 from gnomon.files import write_atomically
 from gnomon.text.ragged import Ragged
+from gnomon.text.sentencepiece_model import BLANK, convert, symbols_of
 
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(len(SPECIALS))
@@ -49,6 +50,10 @@ _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer
 class TokenizerConfig:
     """How text is cut into subwords."""
 
+    # A vocabulary to use instead of learning one: a SentencePiece .model or a tokenizer.json that
+    # gnomon wrote.
+    model_file: str | None = None
+    target_model_file: str | None = None  # of the target, where joint = false
     kind: Literal["bpe", "unigram"] = "bpe"
     vocab_size: int = 8000  # upper bound on ids, special and byte ids included
     joint: bool = True  # one vocabulary for source and target, as tied embeddings need
@@ -95,7 +100,13 @@ class TokenizerConfig:
                 "tokenizer.bpe_dropout must be a probability from 0 to 1, is "
                 f"{self.bpe_dropout}: set it to 0.1"
             )
-        if self.bpe_dropout and self.kind != "bpe":
+        if (self.target_model_file is not None) != (self.model_file is not None and not self.joint):
+            found.append(
+                "tokenizer.target_model_file goes with tokenizer.model_file and joint = false, is "
+                f"{self.target_model_file!r} with {self.model_file!r} and joint = "
+                f"{str(self.joint).lower()}: give one file and joint = true, or two and false"
+            )
+        if self.bpe_dropout and self.kind != "bpe" and self.model_file is None:
             found.append(
                 "tokenizer.bpe_dropout leaves out merges, which only kind 'bpe' has, is "
                 f"{self.bpe_dropout} with kind {self.kind!r}: set one to 0 or the other to 'bpe'"
@@ -109,9 +120,24 @@ class TokenizerConfig:
 
     def unused(self) -> list[str]:
         """Return every key that has no effect beside the others."""
+        found = []
         if not self.bpe_dropout and self.bpe_dropout_variants != 8:
-            return ["tokenizer.bpe_dropout_variants has no effect without tokenizer.bpe_dropout"]
-        return []
+            found.append("tokenizer.bpe_dropout_variants has no effect without bpe_dropout")
+        if self.model_file is not None:
+            default = TokenizerConfig()
+            found += [
+                f"tokenizer.{key} has no effect beside tokenizer.model_file, which decides it"
+                for key in _LEARNING
+                if getattr(self, key) != getattr(default, key)
+            ]
+        return found
+
+
+# Keys that say how a vocabulary is learned.
+_LEARNING = (
+    *("kind", "vocab_size", "byte_fallback", "min_frequency"),
+    *("split_digits", "lowercase", "normalization"),
+)
 
 
 class Tokenizer:
@@ -140,6 +166,7 @@ class Tokenizer:
                 mend="use a tokenizer that gnomon trained",
             )
         self._serialized = serialized
+        self._symbols = symbols_of(serialized)
         self.vocab_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         self.fingerprint = hashlib.sha256(serialized.encode()).hexdigest()
 
@@ -184,11 +211,13 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read a `tokenizer.json`.
+        """Read a `tokenizer.json`, or a SentencePiece model from a file that ends in `.model`.
 
         Raises:
-            ModelError: no such file, or not one that gnomon wrote.
+            ModelError: no such file, not one that gnomon wrote, or a model of another kind.
         """
+        if Path(path).suffix == ".model":
+            return cls(convert(Path(path), SPECIALS, BYTES, _RESERVED))
         try:
             return cls(Path(path).read_bytes().decode("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -276,12 +305,13 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the written form of each id, for people to look at."""
-        return [str(self._tokenizer.id_to_token(int(index))) for index in ids]
+        names = (str(self._tokenizer.id_to_token(int(index))) for index in ids)
+        return [self._symbols.get(name, name) for name in names]
 
     def normalise(self, text: str) -> str:
         """Return what `decode(encode(text))` gives: `text` in the vocabulary's Unicode form."""
         normal: str = self._tokenizer.normalizer.normalize_str(text)
-        return normal.removeprefix(" ")
+        return self.decode(self.encode([text]))[0] if BLANK in normal else normal.removeprefix(" ")
 
 
 def _without_endless_words(line: str) -> str:

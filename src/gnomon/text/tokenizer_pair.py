@@ -37,6 +37,16 @@ class TokenizerPair:
             return cls(both, both)
         return cls(Tokenizer.train(sources, config), Tokenizer.train(targets, config))
 
+    @classmethod
+    def open(cls, source: str | Path, target: str | Path | None = None) -> TokenizerPair:
+        """Read given vocabularies, `tokenizer.json` or SentencePiece; one file serves both sides.
+
+        Raises:
+            ModelError: a file cannot be used; see `Tokenizer.load`.
+        """
+        first = Tokenizer.load(source)
+        return cls(first, first if target is None else Tokenizer.load(target))
+
     @property
     def joint(self) -> bool:
         """Whether both sides share one vocabulary."""
