@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -192,3 +194,39 @@ def test_all_problems_are_told_at_once():
     assert len(config.problems()) == 4
     assert OptimizerConfig(decay_embeddings=True).unused()
     assert not OptimizerConfig(decay_embeddings=True, weight_decay=0.1).unused()
+
+
+def test_the_dense_step_is_torchs_own_bit_for_bit():
+    model, twin = transformer(sparse=False), transformer(sparse=False)
+    ours = Optimizer(model, OptimizerConfig(weight_decay=0.1, betas=(0.9, 0.98)))
+    theirs = torch.optim.AdamW(
+        [
+            {"params": list(group.parameters.values()), "weight_decay": group.weight_decay}
+            for group in group_parameters(twin, OptimizerConfig(weight_decay=0.1))
+        ],
+        betas=(0.9, 0.98),
+        eps=1e-9,
+        fused=True,
+    )
+    for step in range(5):
+        backward(model, [5, 7, step])
+        backward(twin, [5, 7, step])
+        ours.step(0.01 * (step + 1))
+        for group in theirs.param_groups:
+            group["lr"] = 0.01 * (step + 1)
+        theirs.step()
+        theirs.zero_grad()
+    for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+        assert one.equal(other)
+
+
+def test_an_optimizer_imports_no_compiler():
+    """PyTorch's takes seconds of CPU, at every start of a training."""
+    script = (
+        "import sys, torch; from gnomon.training.optimizer import Optimizer, OptimizerConfig; "
+        "model = torch.nn.Linear(2, 2); optimizer = Optimizer(model, OptimizerConfig()); "
+        "model(torch.ones(1, 2)).sum().backward(); optimizer.gradient_norm(); "
+        "optimizer.step(0.1); print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout.strip() == b"False"

@@ -12,6 +12,7 @@ from torch.nn.utils import get_total_norm
 
 from gnomon.errors import RecipeError
 from gnomon.model import Transformer, parameter_roles
+from gnomon.training.adamw import DecayGroup, FusedAdamW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,30 +130,23 @@ class Optimizer:
         for dtype in {parameter.dtype for parameter in self._parameters.values()}:
             if problems := config.problems(dtype):
                 raise RecipeError("The optimizer cannot work: " + "; ".join(problems))
-        dense = [group for group in self.groups if group.name != "sparse"]
-        sparse = [group for group in self.groups if group.name == "sparse"]
-        self._engines: list[torch.optim.Optimizer] = []
-        if dense:
-            self._engines.append(
-                torch.optim.AdamW(
-                    [
-                        {"params": list(g.parameters.values()), "weight_decay": g.weight_decay}
-                        for g in dense
-                    ],
-                    lr=0.0,
-                    betas=config.betas,
-                    eps=config.eps,
-                    fused=True,  # must be asked for on a CPU, where it is 3.6 times faster
-                )
-            )
+        self._dense = FusedAdamW(
+            [
+                DecayGroup(list(group.parameters.values()), group.weight_decay)
+                for group in self.groups
+                if group.name != "sparse"
+            ],
+            betas=config.betas,
+            eps=config.eps,
+        )
+        sparse = [p for g in self.groups if g.name == "sparse" for p in g.parameters.values()]
+        self._sparse: torch.optim.SparseAdam | None = None
         if sparse:
-            self._engines.append(
-                torch.optim.SparseAdam(
-                    [p for g in sparse for p in g.parameters.values()],
-                    lr=1.0,  # it refuses 0 at birth; each step sets the real one
-                    betas=config.betas,
-                    eps=config.eps,
-                )
+            self._sparse = torch.optim.SparseAdam(
+                sparse,
+                lr=1.0,  # it refuses 0 at birth; each step sets the real one
+                betas=config.betas,
+                eps=config.eps,
             )
 
     def gradient_norm(self) -> Tensor:
@@ -167,33 +161,46 @@ class Optimizer:
 
     def step(self, learning_rate: float) -> None:
         """Update the parameters from their gradients, then drop the gradients."""
-        for engine in self._engines:
-            for group in engine.param_groups:
+        self._dense.step(learning_rate)
+        if self._sparse is not None:
+            for group in self._sparse.param_groups:
                 group["lr"] = learning_rate
-            engine.step()
+            self._sparse.step()  # type: ignore[no-untyped-call]
         self.drop_gradients()
 
     def drop_gradients(self) -> None:
         """Forget all gradients (set to None: the next backward pass writes instead of adds)."""
-        for engine in self._engines:
-            engine.zero_grad(set_to_none=True)
+        for parameter in self._parameters.values():
+            parameter.grad = None
 
     def state_tensors(self) -> dict[str, Tensor]:
         """The whole state as `key/parameter name` → tensor, for a file without pickle."""
+        states: dict[Tensor, Mapping[str, object]] = {}
+        states.update(self._dense.state)
+        if self._sparse is not None:
+            states.update(self._sparse.state)
         return {
             f"{key}/{name}": torch.as_tensor(value)
             for name, parameter in self._parameters.items()
-            for engine in self._engines
-            for key, value in engine.state.get(parameter, {}).items()
+            for key, value in states.get(parameter, {}).items()
         }
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `state_tensors` gave, bit for bit."""
-        for engine in self._engines:
-            owned = {id(p) for group in engine.param_groups for p in group["params"]}
-            for name, parameter in self._parameters.items():
-                if id(parameter) in owned:
-                    engine.state[parameter] = _state_of(name, parameter, engine, tensors)
+        self._dense.state.clear()
+        for group in self.groups:
+            for name, parameter in group.parameters.items():
+                state = {
+                    key: tensors[f"{key}/{name}"].to(parameter.device, copy=True)
+                    for key in ("step", "exp_avg", "exp_avg_sq")
+                    if f"{key}/{name}" in tensors  # a parameter may have had no gradient yet
+                }
+                if not state:
+                    continue
+                if group.name != "sparse":
+                    self._dense.state[parameter] = state
+                elif self._sparse is not None:
+                    self._sparse.state[parameter] = {**state, "step": int(state["step"])}
 
     def _gradient_values(self) -> list[Tensor]:
         values = []
@@ -206,22 +213,3 @@ class Optimizer:
             else:
                 values.append(parameter.grad)
         return values
-
-
-def _state_of(
-    name: str,
-    parameter: nn.Parameter,
-    engine: torch.optim.Optimizer,
-    tensors: Mapping[str, Tensor],
-) -> dict[str, object]:
-    """The state of one parameter in the form its engine keeps it."""
-    state: dict[str, object] = {}
-    for key in ("step", "exp_avg", "exp_avg_sq"):
-        tensor = tensors.get(f"{key}/{name}")
-        if tensor is None:
-            continue  # the parameter had no gradient yet
-        if key == "step" and isinstance(engine, torch.optim.SparseAdam):
-            state[key] = int(tensor)
-        else:
-            state[key] = tensor.to(parameter.device, copy=True)
-    return state
