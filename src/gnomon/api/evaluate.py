@@ -13,6 +13,7 @@ from typing import Any
 from gnomon.api.claim import read_run_recipe
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
+from gnomon.decoding import Combination
 from gnomon.errors import DataError, RecipeError
 from gnomon.evaluation import EvaluationConfig, EvaluationReport, evaluate_translations
 from gnomon.files import write_atomically
@@ -30,6 +31,8 @@ def evaluate(
     data: str | Path | None = None,
     checkpoint: str = "best",
     device: str = "auto",
+    ensemble: Sequence[str | Path] = (),
+    combination: Combination = "mean",
     baselines: Mapping[str, Sequence[str]] | None = None,
     against: Sequence[str | Path] = (),
     with_robustness: bool = False,
@@ -42,7 +45,7 @@ def evaluate(
     The scores are also written on the model folder's card (README.md).
 
     Args:
-        model, checkpoint, device: see `load`.
+        model, checkpoint, device, ensemble, combination: see `load`.
         source, reference: two files whose line i belong together.
         data: in place of the two, one file with source TAB reference. Where none of the three
             is given, a run's own test text is used, or its validation text if it has no other.
@@ -69,7 +72,8 @@ def evaluate(
     others = {
         str(other): _translations(other, sources, device, batch_tokens, search) for other in against
     }
-    translator = load(folder, device=device)
+    members = [model_folder(each, checkpoint) for each in ensemble]
+    translator = load(folder, device=device, ensemble=members, combination=combination)
     report = evaluate_translator(
         translator,
         sources,
@@ -89,12 +93,15 @@ def evaluate(
         "evaluation": asdict(config),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    if members:
+        about |= {"ensemble": [str(each) for each in members], "combination": combination}
     report = replace(report, about=about)
     if run is not None:
         path = run.path / "evaluations" / _report_name(folder, corpus, about)
         write_atomically(path, report.to_json())
         report = replace(report, about=about | {"report": str(path)})
-    add_scores_to_card(folder, report)
+    if not members:
+        add_scores_to_card(folder, report)
     return report
 
 
@@ -171,7 +178,7 @@ def _lines(path: str | Path) -> list[str]:
 
 def _report_name(folder: Path, corpus: ParallelCorpus, about: Mapping[str, Any]) -> str:
     """The same for the same checkpoint, text, search and metrics; other evaluations are kept."""
-    parts = [about["text"], about["search"], about["evaluation"]]
+    parts = [about["text"], about["search"], about["evaluation"], *about.get("ensemble", ())]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     return f"{folder.name}-{corpus.name}-{key[:8]}.json"
 

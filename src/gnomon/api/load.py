@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from gnomon.errors import ModelError
+from gnomon.decoding import Combination
+from gnomon.errors import ModelError, RecipeError
 from gnomon.tasks import Translator, load_translator
+from gnomon.tasks import ensemble as together
 from gnomon.training import RunFolder, choose_device
 
 
-def load(path: str | Path, *, checkpoint: str = "best", device: str = "auto") -> Translator:
-    """Load a trained model.
+def load(
+    path: str | Path,
+    *,
+    checkpoint: str = "best",
+    device: str = "auto",
+    ensemble: Sequence[str | Path] = (),
+    combination: Combination = "mean",
+) -> Translator:
+    """Load a trained model, or several that decode together.
 
     Args:
         path: a run (its best model by validation), a checkpoint or a model folder.
         checkpoint: of a run: "best" (the average of checkpoints where there is one and it
             validated better than every step), "last", "averaged" or "step-N".
         device: "cpu", "cuda" or "auto" (the GPU where there is one).
+        ensemble: further models with the same vocabulary (of runs, the same kind of checkpoint).
+        combination: "mean" of the models' probabilities, or "log_mean", of their logarithms.
 
     Raises:
-        ModelError: no model there, or a damaged one.
+        ModelError: no model there, a damaged one, or one with another vocabulary.
+        RecipeError: no such combination.
         RunError: the run has no such checkpoint.
     """
-    return load_translator(model_folder(path, checkpoint), choose_device(device))
+    if combination not in ("mean", "log_mean"):
+        raise RecipeError("combination is mean or log_mean", seen=combination)
+    found = [
+        load_translator(model_folder(each, checkpoint), choose_device(device))
+        for each in (path, *ensemble)
+    ]
+    return together(found, combination)
 
 
 def model_folder(path: str | Path, checkpoint: str = "best") -> Path:

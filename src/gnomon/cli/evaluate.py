@@ -53,6 +53,8 @@ def evaluate(
         ),
     ] = False,
     beam: options.BeamOption = None,
+    with_: options.WithOption = None,
+    combine: options.CombineOption = "mean",
     json_: Annotated[
         bool, typer.Option("--json", help="The whole report: scores, signatures and every line.")
     ] = False,
@@ -87,6 +89,8 @@ def evaluate(
             with_robustness=robustness,
             settings=settings,
             beam=beam,
+            ensemble=with_ or (),
+            combination=combine,
             batch_tokens=batch_tokens,
         )
     if json_:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -42,6 +42,19 @@ BeamOption = Annotated[
     int | None, typer.Option(help="Beam size; 1 is greedy. Default: the recipe's.")
 ]
 BatchOption = Annotated[
-    int, typer.Option("--batch-tokens", help="Padded source tokens decoded at once (speed only).")
+    int,
+    typer.Option("--batch-tokens", min=1, help="Padded source tokens at once (speed only)."),
 ]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, … or auto.")]
+WithOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with",
+        help="Another model with the same vocabulary that decodes along. May be given again.",
+        show_default=False,
+    ),
+]
+CombineOption = Annotated[
+    Literal["mean", "log_mean"],
+    typer.Option(help="Of several models: mean of probabilities, or log_mean."),
+]

@@ -45,6 +45,50 @@ def translate(
         str,
         typer.Option(help="Sentence by sentence: auto (lines too long otherwise), always, never."),
     ] = "auto",
+    min_length: Annotated[int | None, typer.Option(help="Shortest output in tokens.")] = None,
+    coverage_penalty: Annotated[
+        float | None, typer.Option(help="Against leaving source words out: 0 to 0.5.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Against words that are there already: 1 to 1.3.")
+    ] = None,
+    no_repeat_ngram: Annotated[
+        int | None, typer.Option(help="No sequence of this many tokens twice.")
+    ] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw at random instead of searching.")
+    ] = False,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of samples: below 1 safer, above 1 wilder.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample among so many tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sample among those that hold this much probability.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Sample among those at least this times the best.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
+    prefix_file: Annotated[
+        Path | None,
+        typer.Option(help="What each output begins with: one line per input line, may be blank."),
+    ] = None,
+    required: Annotated[
+        Path | None,
+        typer.Option(help="Phrases each output contains: one line per input line, TABs between."),
+    ] = None,
+    banned: Annotated[
+        Path | None, typer.Option(help="Phrases no output contains, one a line.")
+    ] = None,
+    terminology: Annotated[
+        Path | None,
+        typer.Option(help="Source TAB target: where the one is in the input, require the other."),
+    ] = None,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", help="Find source terms in any case.")
+    ] = False,
+    with_: options.WithOption = None,
+    combine: options.CombineOption = "mean",
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: text, scores, alternatives.")
     ] = False,
@@ -62,7 +106,10 @@ def translate(
     standard error ("far": true with --json).
     """
     from gnomon import api
+    from gnomon.cli.beside import Beside
+    from gnomon.decoding import SearchConfig
     from gnomon.errors import RecipeError
+    from gnomon.tasks import Terminology
     from gnomon.text import Replacements, read_lines
 
     if (nbest or 1) > 1 and not json_:
@@ -71,36 +118,65 @@ def translate(
             seen=f"--nbest {nbest}",
             mend="add --json to see the alternatives",
         )
-    translator = api.load(model, checkpoint=checkpoint, device=device)
-    settings = {
+    settings: dict[str, Any] = {
         "beam": beam,
         "nbest": nbest,
         "length_penalty": length_penalty,
         "alpha": alpha,
         "max_length_factor": max_length_factor,
         "max_length_offset": max_length_offset,
+        "min_length": min_length,
+        "coverage_penalty": coverage_penalty,
+        "repetition_penalty": repetition_penalty,
+        "no_repeat_ngram": no_repeat_ngram,
+        "sample": sample or None,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "seed": seed,
     }
+    SearchConfig().changed(settings)  # a slip is told before a large model is loaded
+    if ignore_case and terminology is None:
+        raise RecipeError("--ignore-case is for source terms", mend="add --terminology FILE")
+    shared: dict[str, Any] = {}
+    if banned is not None:
+        shared["banned"] = list(read_lines(banned))
+    if terminology is not None:
+        shared["terminology"] = Terminology.load(terminology, ignore_case=ignore_case)
+    beside = Beside(prefixes=prefix_file, required=required)
     given = input_ or standard_input()
+    translator = api.load(
+        model, checkpoint=checkpoint, device=device, ensemble=with_ or (), combination=combine
+    )
+    translator.search_config(settings)
     interactive = input_ is None and sys.stdin.isatty()
     if interactive:
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
     replaced = Replacements()
     lines = read_lines(given, errors="replace", replacements=replaced)
     with destination(output) as out:
-        first = 1
+        first, num_truncated = 1, 0
         while chunk := list(islice(lines, 1 if interactive else CHUNK)):
             results = translator.translate(
                 [line.strip() if keep_space else line for line in chunk],
                 batch_tokens=batch_tokens,
                 split=split,  # type: ignore[arg-type]
+                first=first - 1,
+                **shared,
+                **beside.next(len(chunk)),
                 **settings,
             )
             for number, (line, result) in enumerate(zip(chunk, results, strict=True), first):
                 result = _within_its_space(line, result) if keep_space else result
                 out.write(_format(result, json_) + b"\n")
                 _warn(number, line, result)
+            num_truncated += sum(result.truncated for result in results)
             out.flush()
             first += len(chunk)
+        beside.finish()
+    if num_truncated:
+        warn(f"{num_truncated:,} of {first - 1:,} outputs reached their length limit")
     if replaced:
         warn(
             f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "

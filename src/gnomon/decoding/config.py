@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gnomon.errors import RecipeError
 
 LengthPenalty = Literal["gnmt", "average", "none"]
 
@@ -66,6 +68,30 @@ class SearchConfig:
     # Samples are a function of seed, place of the text in the input, and number of the sample.
     seed: int = 0
 
+    def changed(self, changes: Mapping[str, Any]) -> SearchConfig:
+        """These settings with some fields changed; None changes nothing.
+
+        A larger `nbest` takes the beam with it, and a smaller beam takes `nbest`.
+
+        Raises:
+            RecipeError: a field is unknown, or the values do not fit together.
+        """
+        known = {name: value for name, value in changes.items() if value is not None}
+        if unknown := sorted(known.keys() - type(self).__dataclass_fields__.keys()):
+            raise RecipeError(
+                "search settings are fields of SearchConfig",
+                seen=", ".join(unknown),
+                mend=f"fields: {', '.join(type(self).__dataclass_fields__)}",
+            )
+        config = replace(self, **known)
+        if "nbest" in known and "beam" not in known and not config.sample:
+            config = replace(config, beam=max(config.beam, config.nbest))
+        if "beam" in known and "nbest" not in known:
+            config = replace(config, nbest=min(config.beam, config.nbest))
+        if problems := config.problems():
+            raise RecipeError("the search settings must fit together", seen="; ".join(problems))
+        return config
+
     def penalty(self, length: int) -> float:
         """The positive divisor of a log-probability over `length` >= 1 tokens."""
         if self.length_penalty == "gnmt":
@@ -88,7 +114,7 @@ class SearchConfig:
         if self.length_penalty != "gnmt":
             cause = f"length_penalty = {self.length_penalty!r}"
             found += [f"decoding.{name} has no effect with {cause}" for name in changed("alpha")]
-        idle = ("coverage_penalty",) if self.sample else SAMPLING
+        idle = ("beam", "coverage_penalty") if self.sample else SAMPLING
         cause = f"sample = {str(self.sample).lower()}"
         found += [f"decoding.{name} has no effect with {cause}" for name in changed(*idle)]
         if self.beam == 1 and not self.sample:

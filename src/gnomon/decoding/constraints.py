@@ -76,12 +76,8 @@ class Walk:
     def advance(self, parents: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]]) -> None:
         """Hypothesis j becomes its parent and one token."""
         self.states = [
-            list(states)
-            if each is None
-            else [
-                states[parent]
-                if each.is_free(states[parent])
-                else _next(each, states[parent], token)
+            [
+                0 if each is None else _next(each, states[parent], token)
                 for parent, token in zip(parent_row, token_row, strict=True)
             ]
             for each, states, parent_row, token_row in zip(

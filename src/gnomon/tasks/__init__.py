@@ -6,10 +6,11 @@ Knows nothing of optimizers, recipes or the command line.
 from gnomon.tasks.alignment import Alignment
 from gnomon.tasks.card import add_scores_to_card
 from gnomon.tasks.evaluation import evaluate_translator
-from gnomon.tasks.folder import load_translator, load_weights, save_translator
+from gnomon.tasks.folder import ensemble, load_translator, load_weights, save_translator
 from gnomon.tasks.preparation import Preparation, prepare_translation
 from gnomon.tasks.scoring import PairScore
 from gnomon.tasks.symmetrisation import Symmetrisation, symmetrise
+from gnomon.tasks.terminology import Terminology
 from gnomon.tasks.translation import TranslationTask
 from gnomon.tasks.translator import Translation, Translator
 
@@ -18,10 +19,12 @@ __all__ = [
     "PairScore",
     "Preparation",
     "Symmetrisation",
+    "Terminology",
     "Translation",
     "TranslationTask",
     "Translator",
     "add_scores_to_card",
+    "ensemble",
     "evaluate_translator",
     "load_translator",
     "load_weights",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gnomon.decoding import Constraints, TokenAutomaton, essential
+from gnomon.decoding import Constraints, SearchConfig, TokenAutomaton, essential
 from gnomon.errors import DataError
 from gnomon.tasks.banned import BannedPhrases
 from gnomon.tasks.prefix import ForcedPrefix
@@ -30,8 +30,8 @@ class Wishes:
     banned: Sequence[str] = ()
     terminology: Terminology | None = None
 
-    def problems(self, num_texts: int) -> list[str]:
-        """What is wrong with these values beside so many texts."""
+    def problems(self, num_texts: int, search: SearchConfig) -> list[str]:
+        """What is wrong with these values beside so many texts and this search."""
         found = []
         for name in ("prefixes", "required"):
             given = getattr(self, name)
@@ -41,7 +41,42 @@ class Wishes:
             found.append("banned must be a list of phrases")
         if self.required is not None and any(isinstance(each, str) for each in self.required):
             found.append("required must hold a list of phrases for each text")
+        names = [name for name in ("required", "terminology") if getattr(self, name)]
+        if names and search.sample:
+            found.append(f"{names[0]} needs beam search: sampling cannot promise a phrase")
+        elif names and search.beam < 2:
+            found.append(f"{names[0]} needs hypotheses to choose among: beam 2 or more, not 1")
         return found
+
+    def of_parts(self, num_parts: Sequence[int], first: int) -> Wishes:
+        """The wishes for the parts of texts that are translated in parts.
+
+        A prefix begins the first part; terms are looked for in each part.
+
+        Raises:
+            DataError: phrases are required of a text in parts: nobody knows of which.
+        """
+        if all(count == 1 for count in num_parts):
+            return self
+        required: list[Sequence[str]] | None = None
+        prefixes: list[str | None] | None = None
+        if self.required is not None:
+            for i, (phrases, count) in enumerate(zip(self.required, num_parts, strict=True)):
+                if count > 1 and any(phrase.strip() for phrase in phrases):
+                    raise DataError(
+                        f"line {first + i + 1}: required phrases need a text in one piece",
+                        seen=f"it is translated in {count} parts",
+                        mend="split the line and its phrases yourself, or set split to never",
+                    )
+            both = zip(self.required, num_parts, strict=True)
+            required = [phrases for phrases, count in both for _ in range(count)]
+        if self.prefixes is not None:
+            prefixes = [
+                prefix if part == 0 else None
+                for prefix, count in zip(self.prefixes, num_parts, strict=True)
+                for part in range(count)
+            ]
+        return replace(self, required=required, prefixes=prefixes)
 
     def __bool__(self) -> bool:
         return bool(self.prefixes or self.required or self.banned or self.terminology)
@@ -113,18 +148,25 @@ class ConstraintCompiler:
             state = self.banned.after(state, token)
 
     def compile(
-        self, wishes: Wishes, texts: Sequence[str], limits: Sequence[int], *, first: int = 0
+        self,
+        wishes: Wishes,
+        texts: Sequence[str],
+        limits: Sequence[int],
+        numbers: Sequence[int],
     ) -> list[Constraints]:
-        """The constraints of each text; see `constraints`.
+        """The constraints of each text; see `constraints`. A blank text, which stays so, has none.
 
         Args:
-            first: how many texts came before these, for messages.
+            numbers: of the lines that the texts come from, for messages.
         """
         found = []
         for i, (text, limit) in enumerate(zip(texts, limits, strict=True)):
+            if not text.strip():
+                found.append(Constraints())
+                continue
             required = [] if wishes.required is None else list(wishes.required[i])
             if wishes.terminology is not None:
                 required += wishes.terminology.required(text)
             prefix = None if wishes.prefixes is None else wishes.prefixes[i]
-            found.append(self.constraints(prefix, required, limit, f"line {first + i + 1}"))
+            found.append(self.constraints(prefix, required, limit, f"line {numbers[i]}"))
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from gnomon.decoding import SearchConfig
+from gnomon.decoding import Combination, SearchConfig
 from gnomon.errors import ModelError
 from gnomon.model import Transformer, load_model, save_model
 from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE, read_weights
@@ -72,6 +73,34 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
         search,
         familiarity=Familiarity.load_if_there(folder),
         longest_source=longest,
+    )
+
+
+def ensemble(translators: Sequence[Translator], combination: Combination = "mean") -> Translator:
+    """Several translators as one; search settings and text profile are the first one's.
+
+    Raises:
+        ModelError: their vocabularies differ.
+    """
+    first, *others = translators
+    for number, other in enumerate(others, 2):
+        if other.tokenizers.fingerprint != first.tokenizers.fingerprint:
+            raise ModelError(
+                "models decode together with one vocabulary",
+                seen=f"model {number} has {other.tokenizers.target.vocab_size:,} tokens with "
+                f"fingerprint {other.tokenizers.fingerprint[:12]}, model 1 has "
+                f"{first.tokenizers.target.vocab_size:,} with {first.tokenizers.fingerprint[:12]}",
+                mend="train them on one prepared corpus with one tokenizer, for example with "
+                "another training.seed",
+            )
+    return Translator(
+        first.model,
+        first.tokenizers,
+        first.search,
+        familiarity=first.familiarity,
+        longest_source=first.longest_source,
+        members=[other.model for other in others],
+        combination=combination,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from gnomon.decoding import combined
 from gnomon.model import Transformer
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.text import BOS_ID, EOS_ID, PAD_ID
@@ -60,7 +61,7 @@ def encoded_pairs(
 
 @torch.no_grad()
 def pair_losses(
-    model: Transformer, pairs: Sequence[Pair], batch_tokens: int, device: torch.device
+    translator: Translator, pairs: Sequence[Pair], batch_tokens: int
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Teacher-force all pairs, longest first, and give −log p of every target token.
 
@@ -70,21 +71,25 @@ def pair_losses(
     """
     lengths = [pair.length for pair in pairs]
     order = longest_first(range(len(pairs)), lengths)
-    was_training = model.training
-    model.eval()
+    models, device = translator.models, translator.device
+    were_training = [model.training for model in models]
+    for model in models:
+        model.eval()
     try:
         for batch in batches(order, lengths, batch_tokens):
             source = padded([pairs[place].source for place in batch]).to(device)
             target = padded([pairs[place].target for place in batch]).to(device)
             inputs, labels = target[:, :-1], target[:, 1:]
             keep = labels != PAD_ID
-            logits = predict(model, source, inputs, keep)
-            losses = torch.nn.functional.cross_entropy(
-                logits.float(), labels[keep], reduction="none"
-            )
+            log_probs = [
+                predict(model, source, inputs, keep).float().log_softmax(-1) for model in models
+            ]
+            together = combined(log_probs, translator.combination)
+            losses = -together.gather(1, labels[keep].unsqueeze(1)).squeeze(1)
             yield batch, keep.sum(1), losses
     finally:
-        model.train(was_training)
+        for model, was_training in zip(models, were_training, strict=True):
+            model.train(was_training)
 
 
 def summed_nll(
@@ -95,14 +100,14 @@ def summed_nll(
     A pair with a blank source is left out, since such a line is never given to the model; so is one
     that learned positions do not reach, since there is no probability to be had.
     """
-    reach = translator.model.config.max_positions()
+    reach = translator.reach
     pairs = [
         pair
         for text, pair in zip(sources, encoded_pairs(translator, sources, references), strict=True)
         if text.strip() and pair.within(reach)
     ]
     total, num_tokens = 0.0, 0
-    for _, counts, losses in pair_losses(translator.model, pairs, batch_tokens, translator.device):
+    for _, counts, losses in pair_losses(translator, pairs, batch_tokens):
         total += float(losses.double().sum())
         num_tokens += int(counts.sum())
     return total, num_tokens

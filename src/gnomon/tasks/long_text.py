@@ -63,19 +63,32 @@ class Plan:
         """All parts, to be translated each by itself."""
         return [part.text for parts in self.parts for part in parts]
 
-    def joined(self, found: Sequence[Translation], far: Sequence[bool | None]) -> list[Translation]:
-        """The translations of the texts, from those of `self.texts`."""
+    def joined(
+        self,
+        found: Sequence[Translation],
+        far: Sequence[bool | None],
+        *,
+        sampled: bool = False,
+    ) -> list[Translation]:
+        """The translations of the texts, from those of `self.texts`.
+
+        Args:
+            sampled: the alternatives are samples, which go together by their numbers.
+        """
         rest = iter(found)
         return [
-            _joined(parts, list(islice(rest, len(parts))), is_far)
+            _joined(parts, list(islice(rest, len(parts))), is_far, sampled)
             for parts, is_far in zip(self.parts, far, strict=True)
         ]
 
 
-def _joined(parts: list[Part], found: list[Translation], far: bool | None) -> Translation:
+def _joined(
+    parts: list[Part], found: list[Translation], far: bool | None, sampled: bool
+) -> Translation:
     if len(parts) == 1:
         return found[0]
-    best, *others = (_in_one(parts, chosen, far) for chosen in _best_choices(found))
+    choices = _by_number(found) if sampled else _best_choices(found)
+    best, *others = (_in_one(parts, chosen, far) for chosen in choices)
     return replace(best, alternatives=tuple(others))
 
 
@@ -92,6 +105,10 @@ def _in_one(parts: list[Part], chosen: Sequence[Translation], far: bool | None) 
         num_parts=len(parts),
         num_divided=sum(part.divided for part in parts),
     )
+
+
+def _by_number(found: Sequence[Translation]) -> list[tuple[Translation, ...]]:
+    return list(zip(*((item, *item.alternatives) for item in found), strict=True))
 
 
 def _best_choices(found: Sequence[Translation]) -> list[tuple[Translation, ...]]:

@@ -53,7 +53,7 @@ def score_pairs(
     targets = [" ".join(text.split("\n")) for text in targets]
     sources = [" ".join(text.split("\n")) for text in sources]
     pairs = encoded_pairs(translator, sources, targets)
-    reach = translator.model.config.max_positions()
+    reach = translator.reach
     results: dict[int, PairScore] = {}
     scored = []
     for place, (source, target, pair) in enumerate(zip(sources, targets, pairs, strict=True)):
@@ -75,9 +75,7 @@ def score_pairs(
             scored.append(place)
     chosen = [pairs[place] for place in scored]
     tokenizer = translator.tokenizers.target
-    for batch, counts, losses in pair_losses(
-        translator.model, chosen, batch_tokens, translator.device
-    ):
+    for batch, counts, losses in pair_losses(translator, chosen, batch_tokens):
         rows = torch.split(losses, counts.tolist())
         for index, row in zip(batch, rows, strict=True):
             log_probs = tuple((-row.double()).tolist())

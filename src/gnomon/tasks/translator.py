@@ -9,18 +9,25 @@ from typing import Any
 import torch
 
 from gnomon.decoding import (
+    Combination,
+    Constraints,
     EncoderDecoderScorer,
+    EnsembleScorer,
     Hypothesis,
     SearchConfig,
+    TokenScorer,
     beam_search,
     greedy_search,
+    sample,
 )
 from gnomon.errors import RecipeError
 from gnomon.model import Transformer
 from gnomon.tasks.alignment import Alignment, align_pairs
+from gnomon.tasks.constraints import ConstraintCompiler, Wishes
 from gnomon.tasks.long_text import Plan, Split
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.scoring import PairScore, score_pairs
+from gnomon.tasks.terminology import Terminology
 from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair, Unit, mend_controls
 
 
@@ -40,6 +47,8 @@ class Translation:
         num_parts: into how many parts a long text was split. Its score, log_prob and num_tokens are
             then sums over the parts, and it is truncated if any part is.
         num_divided: how many of these are pieces of sentences that were too long themselves.
+        alternatives: further outputs by falling score, if `nbest` asked for them; with sampling,
+            further samples.
     """
 
     text: str
@@ -61,6 +70,8 @@ class Translator:
     Args:
         longest_source: tokens of the longest source it was trained on, EOS included, if known;
             longer texts are translated sentence by sentence.
+        members: further models with the same vocabulary that decode together with `model`.
+        combination: what the models' distributions are combined to (see `decoding.combined`).
     """
 
     def __init__(
@@ -71,19 +82,29 @@ class Translator:
         *,
         familiarity: Familiarity | None = None,
         longest_source: int | None = None,
+        members: Sequence[Transformer] = (),
+        combination: Combination = "mean",
     ) -> None:
         self.model = model
+        self.models = (model, *members)
+        self.combination: Combination = combination
         self.tokenizers = tokenizers
         self.search = search
         self.familiarity = familiarity
         self.longest_source = longest_source
+        self._compiler: tuple[tuple[str, ...], ConstraintCompiler] | None = None
 
     def translate(
         self,
         texts: Sequence[str],
         *,
+        prefixes: Sequence[str | None] | None = None,
+        required: Sequence[Sequence[str]] | None = None,
+        banned: Sequence[str] = (),
+        terminology: Terminology | None = None,
         batch_tokens: int = 4096,
         split: Split = "auto",
+        first: int = 0,
         **search: Any,
     ) -> list[Translation]:
         """Translate each text; results come in the order of `texts`, one for one.
@@ -91,40 +112,78 @@ class Translator:
         Args:
             texts: any texts; a line break or control character inside one is a
                 blank to the model, as in the text it learned from.
+            prefixes: what each translation must begin with; None or blank: nothing.
+            required: phrases that each translation must contain. Beam search only.
+            banned: phrases that no translation may contain.
+            terminology: more required phrases, by the terms in each text.
             batch_tokens: padded source tokens decoded at once: memory and speed, not results.
             split: "auto": a text longer than any that the model was trained on is cut into
                 sentences (these at clauses, blanks or, at last, anywhere, where they are still too
                 long), which are translated each by itself and joined with the white space between
                 them; "always": every text; "never".
+            first: how many texts came before these, where one input is given in several calls:
+                samples depend on a text's place in the whole input.
             **search: fields of `SearchConfig` to change, for example `beam=1` or `nbest=3`.
 
         Raises:
-            RecipeError: a search setting is unknown or out of range.
+            RecipeError: a search setting is unknown, out of range or without effect.
+            DataError: a prefix or phrase cannot be had.
             ModelError: a text is longer than the model's positions reach.
         """
         if isinstance(texts, str):
             raise RecipeError("texts is a list of texts", seen="one str", mend="give [text]")
+        if batch_tokens < 1:
+            raise RecipeError("batch_tokens must be at least 1", seen=batch_tokens)
         texts = [mend_controls(text) for text in texts]
-        plan = Plan(texts, self.tokenizers.source, split, self._longest_part())
-        if plan.needed:
-            apart = self.translate(plan.texts, batch_tokens=batch_tokens, split="never", **search)
-            return plan.joined(apart, self._far(texts))
         config = self.search_config(search)
+        wishes = Wishes(
+            prefixes=prefixes, required=required, banned=banned, terminology=terminology
+        )
+        if problems := wishes.problems(len(texts), config):
+            raise RecipeError("what is asked for must fit together", seen="; ".join(problems))
+        plan = Plan(texts, self.tokenizers.source, split, self._longest_part())
+        # What a part is, in the whole input: the number of its text, and its own within it.
+        places = [
+            (first + i, part) for i, parts in enumerate(plan.parts) for part in range(len(parts))
+        ]
+        wishes = wishes.of_parts([len(parts) for parts in plan.parts], first)
+        apart = self._translate(plan.texts, config, wishes, places, batch_tokens)
+        return plan.joined(apart, self._far(texts), sampled=config.sample)
+
+    def _translate(
+        self,
+        texts: Sequence[str],
+        config: SearchConfig,
+        wishes: Wishes,
+        places: Sequence[tuple[int, int]],
+        batch_tokens: int,
+    ) -> list[Translation]:
+        """Translate each text by itself."""
         sources = self.tokenizers.source.encode([" ".join(text.split("\n")) for text in texts])
         blank = [not text.strip() for text in texts]
         results = [Translation("", 0.0, 0.0, 0, False) if empty else None for empty in blank]
         lengths = [len(ids) + 1 for ids in sources]
         order = longest_first([i for i in range(len(texts)) if not blank[i]], lengths)
         far = self._far(texts)
-        was_training = self.model.training
-        self.model.eval()
+        limits = self._limits(lengths, config)
+        constraints = self._constraints(wishes, texts, limits, [place[0] + 1 for place in places])
+        were_training = [model.training for model in self.models]
+        for model in self.models:
+            model.eval()
         try:
             for batch in batches(order, lengths, batch_tokens):
-                found = self._decode([sources[i] for i in batch], config)
+                found = self._decode(
+                    [sources[i] for i in batch],
+                    config,
+                    limits=[limits[i] for i in batch],
+                    constraints=None if constraints is None else [constraints[i] for i in batch],
+                    keys=[places[i][0] | places[i][1] << 40 for i in batch],
+                )
                 for i, hypotheses in zip(batch, found, strict=True):
                     results[i] = self._as_translation(hypotheses, far[i])
         finally:
-            self.model.train(was_training)
+            for model, was_training in zip(self.models, were_training, strict=True):
+                model.train(was_training)
         return [result for result in results if result is not None]
 
     def score(
@@ -186,27 +245,47 @@ class Translator:
         Raises:
             RecipeError: a field is unknown, or the values do not fit together.
         """
-        known = {name: value for name, value in changes.items() if value is not None}
-        try:
-            config = replace(self.search, **known)
-        except TypeError:
-            raise RecipeError(
-                "search settings are fields of SearchConfig",
-                seen=", ".join(known),
-                mend=f"fields: {', '.join(SearchConfig.__dataclass_fields__)}",
-            ) from None
-        if "nbest" in known and "beam" not in known:
-            config = replace(config, beam=max(config.beam, config.nbest))
-        if "beam" in known and "nbest" not in known:
-            config = replace(config, nbest=min(config.beam, config.nbest))
-        if problems := config.problems():
-            raise RecipeError("the search settings must fit together", seen="; ".join(problems))
+        config = self.search.changed(changes)
+        given = [name for name, value in changes.items() if value is not None]
+        ignored = [
+            message
+            for message in config.unused()
+            if any(message.startswith(f"decoding.{name} ") for name in given)
+        ]
+        if ignored:
+            raise RecipeError("a search setting must have an effect", seen="; ".join(ignored))
         return config
 
     def _longest_part(self) -> int | None:
         """The longest source, in tokens with EOS, that the model can be trusted with."""
-        bounds = (self.longest_source, self.model.config.max_positions())
+        bounds = (self.longest_source, self.reach)
         return min((bound for bound in bounds if bound is not None), default=None)
+
+    @property
+    def reach(self) -> int | None:
+        """The longest text that the positions of all models reach, in tokens; None: any."""
+        reaches = [model.config.max_positions() for model in self.models]
+        return min((reach for reach in reaches if reach is not None), default=None)
+
+    def _limits(self, lengths: Sequence[int], config: SearchConfig) -> list[int]:
+        """The longest output of each text, in tokens with EOS."""
+        reach = self.reach
+        limits = config.max_lengths(lengths)
+        return limits if reach is None else [min(limit, reach) for limit in limits]
+
+    def _constraints(
+        self,
+        wishes: Wishes,
+        texts: Sequence[str],
+        limits: Sequence[int],
+        numbers: Sequence[int],
+    ) -> list[Constraints] | None:
+        if not wishes:
+            return None
+        key = tuple(wishes.banned)
+        if self._compiler is None or self._compiler[0] != key:
+            self._compiler = key, ConstraintCompiler(self.tokenizers.target, key)
+        return self._compiler[1].compile(wishes, texts, limits, numbers)
 
     def _far(self, texts: Sequence[str]) -> list[bool | None]:
         if self.familiarity is None:
@@ -214,16 +293,28 @@ class Translator:
         return list(self.familiarity.is_far(texts))
 
     @torch.no_grad()
-    def _decode(self, sources: list[list[int]], config: SearchConfig) -> list[list[Hypothesis]]:
+    def _decode(
+        self,
+        sources: list[list[int]],
+        config: SearchConfig,
+        *,
+        limits: list[int],
+        constraints: list[Constraints] | None,
+        keys: list[int],
+    ) -> list[list[Hypothesis]]:
         source = padded([[*ids, EOS_ID] for ids in sources]).to(self.device)
-        limits = config.max_lengths(len(ids) + 1 for ids in sources)
-        if (reach := self.model.config.max_positions()) is not None:
-            limits = [min(limit, reach) for limit in limits]
-        scorer = EncoderDecoderScorer(self.model, source)
-        ids: dict[str, Any] = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID}
+        attends = config.coverage_penalty > 0 and config.beam > 1 and not config.sample
+        scorers = [EncoderDecoderScorer(model, source, attends=attends) for model in self.models]
+        scorer: TokenScorer = scorers[0]
+        if len(scorers) > 1:
+            scorer = EnsembleScorer(scorers, self.combination)
+        same: dict[str, Any] = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID}
+        same |= {"max_lengths": limits, "constraints": constraints}
+        if config.sample:
+            return sample(scorer, config, keys=keys, **same)
         if config.beam == 1:
-            return [[best] for best in greedy_search(scorer, config, max_lengths=limits, **ids)]
-        return beam_search(scorer, config, max_lengths=limits, **ids)
+            return [[best] for best in greedy_search(scorer, config, **same)]
+        return beam_search(scorer, config, **same)
 
     def _as_translation(self, hypotheses: list[Hypothesis], far: bool | None) -> Translation:
         texts = self.tokenizers.target.decode([found.tokens for found in hypotheses])
