@@ -36,7 +36,7 @@ class FusedAdamW:
         self._groups = groups
         self._betas = betas
         self._eps = eps
-        self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
