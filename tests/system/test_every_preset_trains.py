@@ -40,3 +40,20 @@ def test_preset(tmp_path: Path, name: str, precision: str) -> None:
     texts = ["123", "4567890", ""]
     together = [result.text for result in translator.translate(texts)]
     assert [translator.translate([text])[0].text for text in texts] == together
+
+
+@pytest.mark.parametrize("kind", ["ema", "last"])
+def test_a_deep_encoder_with_everything_that_regularises(tmp_path: Path, kind: str) -> None:
+    everything = ["objective.r_drop=5.0", "model.layer_drop=0.2", f"averaging.kind={kind}"]
+    everything += ["training.accumulate=2", "model.num_encoder_layers=6"]
+    training = api.train(
+        "deep-shallow",
+        data=write_digits(tmp_path, num_pairs=120),
+        overrides=[*SMALL, *everything],
+        run=tmp_path / "run",
+    )
+    translator = gnomon.load(training.run)
+    assert translator.model.config.layer_drop == 0.2
+    texts = ["123", "4567890", ""]
+    together = [result.text for result in translator.translate(texts)]
+    assert [translator.translate([text])[0].text for text in texts] == together
