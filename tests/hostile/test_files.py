@@ -223,7 +223,7 @@ def test_recipes(name: str, command: Command, tmp_path: Path) -> None:
             "a=" + "9" * 5000,
         ),
         *("model.dropout=nan", "training.seed=-1", "data.max_length=1e9", "tokenizer.vocab_size=0"),
-        *("data.tsv=\0", "name=\n", "data.holdout=-5", "training.max_steps=0"),
+        *("data.pairs=\0", "name=\n", "data.holdout=-5", "training.max_steps=0"),
     ],
 )
 def test_overrides(override: str, command: Command, tmp_path: Path) -> None:

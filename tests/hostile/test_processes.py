@@ -35,7 +35,7 @@ folder, data, pause = sys.argv[1], sys.argv[2], float(sys.argv[3])
 gnomon.text.cleaning_pass._CHUNK_PAIRS = gnomon.text.store_writer._CHUNK_PAIRS = 50
 print("begun", flush=True)
 sys.stdin.readline()
-corpus = clean(ParallelCorpus("train", tsv=data), CleaningConfig(), folder).corpus
+corpus = clean(ParallelCorpus("train", pairs=data), CleaningConfig(), folder).corpus
 def progress(n):
     print(n, flush=True)
     time.sleep(pause)
@@ -49,7 +49,7 @@ def place(tmp_path: Path) -> tuple[Path, Path]:
     """A folder with a vocabulary, and pairs to encode."""
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"line {i}\tZeile {i}\n" for i in range(1000)), "utf-8")
-    corpus = ParallelCorpus("train", tsv=data)
+    corpus = ParallelCorpus("train", pairs=data)
     pair = TokenizerPair.train(corpus.sources, corpus.targets, TokenizerConfig(vocab_size=300))
     (tmp_path / "cache").mkdir()
     pair.save(tmp_path / "cache")
@@ -92,7 +92,7 @@ def test_two_writers_and_one_killed_in_the_midst(place: tuple[Path, Path]) -> No
 def test_a_disk_that_fills_up(place: tuple[Path, Path]) -> None:
     """A limit on the size of a file is met as a full disk is: writing fails half way."""
     cache, data = place
-    corpus = ParallelCorpus("train", tsv=data)
+    corpus = ParallelCorpus("train", pairs=data)
     tokenizers = TokenizerPair.load(cache)
     before = sorted(path.name for path in cache.iterdir() if not path.name.endswith(".lock"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -114,13 +114,13 @@ def test_a_disk_that_fills_up(place: tuple[Path, Path]) -> None:
 def test_text_that_changes_while_it_is_read(place: tuple[Path, Path]) -> None:
     cache, data = place
     corpus = clean(
-        ParallelCorpus("train", tsv=data), CleaningConfig(duplicate_source="drop"), cache
+        ParallelCorpus("train", pairs=data), CleaningConfig(duplicate_source="drop"), cache
     ).corpus
     with data.open("a") as file:
         file.write("\t5\n")
     with pytest.raises(DataError, match="must not change while it is read"):
         list(in_step(read_lines(data), iter(range(1000))))
-    changed = clean(ParallelCorpus("train", tsv=data), CleaningConfig(), cache)
+    changed = clean(ParallelCorpus("train", pairs=data), CleaningConfig(), cache)
     assert changed.corpus.num_lines == 1001  # another text has other verdicts
     assert changed.report.findings["empty_side"].lines == [1001]
 

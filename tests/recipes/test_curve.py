@@ -20,7 +20,7 @@ RUNS = [[(100, 4.0), (200, 3.0), (300, 2.0)], [(100, 4.4), (200, 3.1), (400, 1.9
 
 @pytest.fixture
 def recipe():
-    return load_recipe("tiny", ["data.tsv=x.tsv"])
+    return load_recipe("tiny", ["data.pairs=x.tsv"])
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def test_within_and_departed(curve, recipe):
 
 
 def test_only_keys_that_decide_learning_bind(curve):
-    free = load_recipe("tiny", ["data.tsv=y.tsv", "training.seed=7", "training.device=cpu"])
+    free = load_recipe("tiny", ["data.pairs=y.tsv", "training.seed=7", "training.device=cpu"])
     assert hold_against(curve, free, RUNS[0], "abc").differences == []
-    other = load_recipe("tiny", ["data.tsv=x.tsv", "schedule.peak=0.5"])
+    other = load_recipe("tiny", ["data.pairs=x.tsv", "schedule.peak=0.5"])
     assert hold_against(curve, other, RUNS[0], "abc").differences == ["schedule.peak: 0.002 → 0.5"]
 
 
@@ -89,6 +89,6 @@ def test_shipped_curves_belong_to_their_preset_as_it_is():
     assert shipped_curve("no-such-preset") is None
     for name in preset_names():
         if (curve := shipped_curve(name)) is not None:
-            recipe = load_recipe(name, ["data.tsv=x.tsv"])
+            recipe = load_recipe(name, ["data.pairs=x.tsv"])
             run = [(point.step, point.nll) for point in curve.points]
             assert hold_against(curve, recipe, run, curve.text).comparable, name

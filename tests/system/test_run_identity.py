@@ -114,7 +114,7 @@ def test_learned_positions_end_without_losing_a_line(tmp_path: Path) -> None:
         overrides=[
             *learned,
             "data.max_length=11",
-            f"data.valid_tsv={long}",
+            f"data.valid_pairs={long}",
             "training.max_steps=2",
             "evaluation.validation_lines=1",
         ],

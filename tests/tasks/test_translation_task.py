@@ -125,7 +125,7 @@ def test_damaged_or_foreign_folders_are_refused(trained_run: TrainedRun, tmp_pat
 
 
 def test_preparation_is_reused_and_told(tmp_path: Path) -> None:
-    data = DataConfig(tsv=str(write_digits(tmp_path)), holdout=20)
+    data = DataConfig(pairs=str(write_digits(tmp_path)), holdout=20)
     tokenizer = TokenizerConfig(vocab_size=280, split_digits=True)
     said: list[str] = []
     first = prepare_translation(data, tokenizer, tmp_path / "cache", say=said.append)
@@ -135,7 +135,7 @@ def test_preparation_is_reused_and_told(tmp_path: Path) -> None:
     assert again.train.folder == first.train.folder
     assert again.tokenizers.fingerprint == first.tokenizers.fingerprint
     assert not any("learning" in sentence for sentence in said)
-    Path(data.tsv or "").write_text("1\t1\n2\t2\n" * 50)
+    Path(data.pairs or "").write_text("1\t1\n2\t2\n" * 50)
     changed = prepare_translation(data, tokenizer, tmp_path / "cache", say=said.append)
     assert changed.train.folder != first.train.folder
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnomon.errors import DataError
-from gnomon.text import DataConfig, ParallelCorpus
+from gnomon.text import DataConfig, Pair, ParallelCorpus
 
 
 def written(path, lines, end="\n"):
@@ -26,20 +26,24 @@ def test_two_files(files):
     corpus = ParallelCorpus("train", source=source, target=target)
     assert len(corpus) == 10
     pairs = list(corpus.pairs())
-    assert pairs[3] == (4, "line 3\u2028same \x85 line", "LINE 3\u2028SAME \x85 LINE")
+    assert pairs[3][:3] == (4, "line 3\u2028same \x85 line", "LINE 3\u2028SAME \x85 LINE")
     assert list(corpus.sources) == list(corpus.sources) == [pair.source for pair in pairs]
     assert list(corpus.targets) == [pair.target for pair in pairs]
     assert len(corpus.targets) == 10
 
 
 def test_tsv(tmp_path):
-    corpus = ParallelCorpus("train", tsv=written(tmp_path / "x.tsv", ["a b\tc", "\td", '"e\t"f']))
-    assert list(corpus.pairs()) == [(1, "a b", "c"), (2, "", "d"), (3, '"e', '"f')]
+    corpus = ParallelCorpus("train", pairs=written(tmp_path / "x.tsv", ["a b\tc", "\td", '"e\t"f']))
+    assert list(corpus.pairs()) == [
+        Pair(1, "a b", "c"),
+        Pair(2, "", "d"),
+        Pair(3, '"e', '"f'),
+    ]
 
 
 @pytest.mark.parametrize(("line", "tabs"), [("no tab", 0), ("a\tb\tc", 2), ("", 0)])
 def test_tsv_with_another_number_of_tabs(tmp_path, line, tabs):
-    corpus = ParallelCorpus("train", tsv=written(tmp_path / "x.tsv", ["a\tb", line]))
+    corpus = ParallelCorpus("train", pairs=written(tmp_path / "x.tsv", ["a\tb", line]))
     with pytest.raises(DataError, match=f"line 2: {tabs} TABs"):
         list(corpus.pairs())
 
@@ -52,6 +56,9 @@ def test_selection_keeps_line_numbers(files):
     assert len(part) == 3
     assert part.name == "part"
     assert list(corpus.select("none", np.array([], np.int64)).pairs()) == []
+    rest = corpus.without("rest", np.array([0, 4, 9]))
+    assert [pair.line for pair in rest.pairs()] == [2, 3, 4, 6, 7, 8, 9]
+    assert len(rest) == 7
 
 
 def test_fingerprint_follows_content(files):
@@ -63,10 +70,13 @@ def test_fingerprint_follows_content(files):
         ParallelCorpus("a", source=target, target=source).fingerprint,
         corpus.select("a", np.array([0, 1])).fingerprint,
         corpus.select("a", np.array([0, 2])).fingerprint,
+        corpus.without("a", np.array([0, 2])).fingerprint,
     }
     source.write_text(source.read_text("utf-8").replace("line 9", "line 8"), "utf-8")
     prints.add(ParallelCorpus("a", source=source, target=target).fingerprint)
-    assert len(prints) == 5
+    assert len(prints) == 6
+    rest = corpus.without("a", np.array([0, 1, 2]))
+    assert rest.fingerprint == corpus.select("a", np.arange(3, 10)).fingerprint
 
 
 def test_unequal_counts_name_the_place(tmp_path):
@@ -102,13 +112,15 @@ def test_files_that_cannot_be_used(tmp_path):
 def test_options():
     assert DataConfig().problems() == []  # a preset, to be given its text later
     assert DataConfig(source="a", target="b").problems() == []
-    assert DataConfig(tsv="a", valid_source="b", valid_target="c", test_tsv="d").problems() == []
+    assert (
+        DataConfig(pairs="a", valid_source="b", valid_target="c", test_pairs="d").problems() == []
+    )
     for config, fault in (
         (DataConfig(source="a"), "data.target is missing"),
-        (DataConfig(tsv="a", test_target="b"), "data.test_source is missing"),
-        (DataConfig(tsv="a", source="b", target="c"), "cannot stand beside"),
-        (DataConfig(tsv="a", holdout=-1), "holdout"),
-        (DataConfig(tsv="a", max_length=1), "max_length"),
+        (DataConfig(pairs="a", test_target="b"), "data.test_source is missing"),
+        (DataConfig(pairs="a", source="b", target="c"), "cannot stand beside"),
+        (DataConfig(pairs="a", holdout=-1), "holdout"),
+        (DataConfig(pairs="a", max_length=1), "max_length"),
     ):
         (problem,) = config.problems()
         assert fault in problem

@@ -1,6 +1,9 @@
 """One line rule: "\\n" ends a line, nothing else does, and bad bytes have a defined result."""
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 
 import pytest
@@ -120,7 +123,14 @@ def test_unreadable_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("data", "kind"),
-    [(b"\x1f\x8b\x08\x00", "gzip"), ("a\n".encode("utf-16"), "UTF-16"), (b"PK\x03\x04", "zip")],
+    [
+        (gzip.compress(gzip.compress(b"a\n")), "gzip within gzip"),
+        ("a\n".encode("utf-16"), "UTF-16"),
+        (b"PK\x03\x04", "zip"),
+        (bz2.compress(b"a\n"), "bzip2"),
+        (lzma.compress(b"a\n"), "xz"),
+        (b"PAR1 and so on", "Parquet"),
+    ],
 )
 def test_other_formats_are_named(tmp_path, data, kind):
     with pytest.raises(DataError, match=kind):

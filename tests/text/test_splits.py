@@ -16,7 +16,7 @@ def write(path, pairs):
 
 
 def opened(tmp_path, pairs, **options):
-    return open_corpora(DataConfig(tsv=write(tmp_path / "train.tsv", pairs), **options))
+    return open_corpora(DataConfig(pairs=write(tmp_path / "train.tsv", pairs), **options))
 
 
 def texts(corpus):
@@ -72,7 +72,7 @@ def test_blank_pairs_are_not_held_out(tmp_path):
 def test_given_validation_files_are_used_as_they_are(tmp_path):
     valid = write(tmp_path / "valid.tsv", [*PAIRS[:3], ("new", "neu"), ("SOURCE  7", "other")])
     test = write(tmp_path / "test.tsv", [("new", "neu"), PAIRS[9]])
-    corpora = opened(tmp_path, PAIRS, valid_tsv=valid, test_tsv=test)
+    corpora = opened(tmp_path, PAIRS, valid_pairs=valid, test_pairs=test)
     assert (len(corpora.train), len(corpora.valid), len(corpora.test)) == (400, 5, 2)
     report = corpora.report
     assert report.held_out == 0
@@ -100,4 +100,4 @@ def test_contradicting_options_are_told_at_once():
 
 def test_no_training_text_is_told():
     with pytest.raises(DataError, match="none is"):
-        open_corpora(DataConfig(test_tsv="a"))
+        open_corpora(DataConfig(test_pairs="a"))

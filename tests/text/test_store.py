@@ -199,7 +199,7 @@ def test_hostile_lines_go_through(tmp_path, tokenizers):
     lines = [("x" * 1_000_000, "y"), ("a\u2028b", "\ufeffc"), ("</s>", "<0x0A>"), ("\r", "\v")]
     text = "".join(f"{source}\t{target}\r\n" for source, target in lines)
     (tmp_path / "hostile.tsv").write_bytes(text.encode())
-    corpus = ParallelCorpus("train", tsv=tmp_path / "hostile.tsv")
+    corpus = ParallelCorpus("train", pairs=tmp_path / "hostile.tsv")
     store = TokenStore.build(tmp_path, corpus, tokenizers)
     assert store.line_numbers.tolist() == [1, 2, 3]
     assert store.report.omitted["empty side"].first_lines == [4]

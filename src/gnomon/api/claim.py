@@ -22,6 +22,11 @@ from gnomon.text import TokenizerPair
 from gnomon.training import RunFolder
 
 
+def cache_beside(run: Path) -> Path:
+    """Where what was prepared for a run is kept: shared by runs beside it on the same text."""
+    return run.resolve().parent / ".prepared"
+
+
 def claim(folder: RunFolder, recipe: Recipe) -> None:
     """Make the run this recipe's, or find that it already is.
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gnomon.api.claim import read_run_recipe
+from gnomon.api.claim import cache_beside, read_run_recipe
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
 from gnomon.decoding import Combination
@@ -19,7 +19,8 @@ from gnomon.evaluation import EvaluationConfig, EvaluationReport, evaluate_trans
 from gnomon.files import write_atomically
 from gnomon.recipes import Recipe
 from gnomon.tasks import add_scores_to_card, evaluate_translator
-from gnomon.text import ParallelCorpus, open_corpora, read_lines
+from gnomon.tasks.tags import Tags
+from gnomon.text import DataConfig, Pair, ParallelCorpus, open_corpora, open_split, read_lines
 from gnomon.training import RunFolder
 
 
@@ -37,6 +38,7 @@ def evaluate(
     against: Sequence[str | Path] = (),
     with_robustness: bool = False,
     settings: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
     batch_tokens: int = 4096,
     **search: Any,
 ) -> EvaluationReport:
@@ -47,14 +49,16 @@ def evaluate(
     Args:
         model, checkpoint, device, ensemble, combination: see `load`.
         source, reference: two files whose line i belong together.
-        data: in place of the two, one file with source TAB reference. Where none of the three
-            is given, a run's own test text is used, or its validation text if it has no other.
+        data: in place of the two, one file of pairs: TSV, JSON lines or Parquet. Where none of the
+            three is given, a run's own test text is used, or else its validation text.
         baselines: by name, other translations of the same lines, scored beside.
         against: models or files of translations to test for a significant difference; models
             translate with their own search settings, `search` changed alike.
         with_robustness: also translate the sources in capitals, with typos, and so on.
         settings: fields of `EvaluationConfig` to change, for example {"metrics": ("ter",)}; the
             others are the run's, or the defaults for a model folder.
+        tags: put in front of every given source; of a run's own text, judge only the pairs with
+            these tags (without, all of them, each with its own).
         batch_tokens: padded source tokens decoded at once: memory and speed, not results.
         **search: fields of `SearchConfig` to change, for example `beam=1`.
 
@@ -67,10 +71,17 @@ def evaluate(
     run = run_of(folder)
     recipe = None if run is None else read_run_recipe(run)
     config = _config(EvaluationConfig() if recipe is None else recipe.evaluation, settings)
-    corpus = _corpus(recipe, source, reference, data)
-    sources, references = list(corpus.sources), list(corpus.targets)
+    given = source is not None or reference is not None or data is not None
+    fields = DataConfig() if recipe is None else recipe.data
+    corpus = given_pairs(source, reference, data, fields) if given else _own_text(recipe, run)
+    pairs = list(corpus.pairs())
+    if tags and not given:
+        pairs = _with_tags(pairs, tuple(tags), corpus)
+    every = [tuple(tags) if given else pair.tags for pair in pairs]
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     others = {
-        str(other): _translations(other, sources, device, batch_tokens, search) for other in against
+        str(other): _translations(other, sources, device, batch_tokens, every, search)
+        for other in against
     }
     members = [model_folder(each, checkpoint) for each in ensemble]
     translator = load(folder, device=device, ensemble=members, combination=combination)
@@ -82,6 +93,7 @@ def evaluate(
         baselines=baselines,
         against=others,
         with_robustness=with_robustness,
+        tags=every,
         batch_tokens=batch_tokens,
         **search,
     )
@@ -91,6 +103,7 @@ def evaluate(
         "text": corpus.fingerprint,
         "search": asdict(translator.search_config(search)),
         "evaluation": asdict(config),
+        **({"tags": list(tags)} if tags else {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if members:
@@ -162,13 +175,15 @@ def _translations(
     sources: Sequence[str],
     device: str,
     batch_tokens: int,
+    tags: Tags,
     search: Mapping[str, Any],
 ) -> list[str]:
     """The lines of a file, or the sources as a model translates them."""
     if Path(other).is_file():
         return _lines(other)
     translator = load(other, device=device)
-    found = translator.translate(sources, batch_tokens=batch_tokens, **search)
+    known = tags if translator.tokenizers.source.tags else ()
+    found = translator.translate(sources, tags=known, batch_tokens=batch_tokens, **search)
     return [translation.text for translation in found]
 
 
@@ -179,23 +194,32 @@ def _lines(path: str | Path) -> list[str]:
 def _report_name(folder: Path, corpus: ParallelCorpus, about: Mapping[str, Any]) -> str:
     """The same for the same checkpoint, text, search and metrics; other evaluations are kept."""
     parts = [about["text"], about["search"], about["evaluation"], *about.get("ensemble", ())]
+    parts += about.get("tags", [])
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     return f"{folder.name}-{corpus.name}-{key[:8]}.json"
 
 
-def _corpus(
-    recipe: Recipe | None,
-    source: str | Path | None,
-    reference: str | Path | None,
-    data: str | Path | None,
-) -> ParallelCorpus:
-    if source is not None or reference is not None or data is not None:
-        return given_pairs(source, reference, data)
-    corpora = None if recipe is None else open_corpora(recipe.data)
-    corpus = None if corpora is None else corpora.test or corpora.valid
+def _own_text(recipe: Recipe | None, run: RunFolder | None) -> ParallelCorpus:
+    """A run's test text, or else its validation text; what is not judged is not read."""
+    corpus = None
+    if recipe is not None and run is not None:
+        data = recipe.data
+        corpus = open_split(data, "test") or open_split(data, "valid")
+        if corpus is None and data.split("train"):
+            corpus = open_corpora(data, cache_beside(run.path)).valid
     if corpus is None:
         raise DataError(
             "a model is judged on text with reference translations; there is none here",
             mend="give --src and --ref, or --data with source TAB reference",
         )
     return corpus
+
+
+def _with_tags(pairs: list[Pair], tags: tuple[str, ...], corpus: ParallelCorpus) -> list[Pair]:
+    if chosen := [pair for pair in pairs if pair.tags == tags]:
+        return chosen
+    raise DataError(
+        f"the run's {corpus.name} text must hold sources with these tags",
+        seen=" ".join(tags),
+        mend="tags there: " + "; ".join(" ".join(some) or "none" for some in corpus.tag_sets),
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gnomon.api.claim import claim, first_model, sign_manifest
+from gnomon.api.claim import cache_beside, claim, first_model, sign_manifest
 from gnomon.api.load import model_folder
 from gnomon.errors import ModelError, RecipeError
 from gnomon.recipes import Recipe, load_recipe
@@ -20,6 +20,7 @@ from gnomon.tasks import (
     prepare_translation,
 )
 from gnomon.text import TokenizerPair
+from gnomon.text.sources import FILE_KEYS, SOURCE_TABLES
 from gnomon.training import Listener, Outcome, RunFolder, TensorBoardLog, Trainer
 
 Say = Callable[[str], None]
@@ -47,7 +48,7 @@ def read_recipe(
     Args:
         recipe: a preset's name, a TOML file, or a recipe.
         source, target: two files whose line i belong together.
-        data: in place of the two, one file with source TAB target.
+        data: in place of the two, one file of pairs: TSV, JSON lines or Parquet.
         overrides: `table.key=value`, as `--set` takes them.
 
     Raises:
@@ -56,9 +57,10 @@ def read_recipe(
     changes: dict[str, Any] = {}
     if source or target or data:
         # Validation and test text belong to the training text they were given with.
-        changes = {f"data.{key}": None for key in _DATA_FILES}
+        changes = {f"data.{key}": None for key in FILE_KEYS}
+        changes |= {f"data.{table}": [] for table in SOURCE_TABLES}
         changes |= {"data.source": source and str(source), "data.target": target and str(target)}
-        changes |= {"data.tsv": data and str(data)}
+        changes |= {"data.pairs": data and str(data)}
     if isinstance(recipe, Recipe):
         if changes or list(overrides):
             raise RecipeError("files and overrides go with a recipe's name or TOML file")
@@ -163,19 +165,11 @@ def run_path(recipe: Recipe, run: str | Path | None) -> Path:
     return Path(run) if run is not None else Path("runs") / recipe.name
 
 
-_DATA_FILES = (
-    "tsv",
-    *(f"{split}_{part}" for split in ("valid", "test") for part in ("source", "target", "tsv")),
-)
-
-
 def _prepare(recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: Say) -> Preparation:
-    # Beside the runs, so that runs on the same text share their token stores.
-    cache = run.resolve().parent / ".prepared"
     return prepare_translation(
         recipe.data,
         recipe.tokenizer,
-        cache,
+        cache_beside(run),
         seed=recipe.training.seed,
         cleaning=recipe.cleaning,
         tokenizers=tokenizers,

@@ -52,6 +52,7 @@ def evaluate(
             help="Also with the sources in capitals, without punctuation, with typos …",
         ),
     ] = False,
+    tag: options.TagOption = None,
     beam: options.BeamOption = None,
     with_: options.WithOption = None,
     combine: options.CombineOption = "mean",
@@ -62,7 +63,10 @@ def evaluate(
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
 ) -> None:
-    """Score a model; without files on a run's own test text, or else its validation text."""
+    """Score a model; without files on a run's own test text, or else its validation text.
+
+    --tag puts tags in front of your sources; on a run's own text it picks the pairs that have them.
+    """
     from gnomon import api
     from gnomon.cli import report as show
 
@@ -88,6 +92,7 @@ def evaluate(
             against=against or [],
             with_robustness=robustness,
             settings=settings,
+            tags=tag or [],
             beam=beam,
             ensemble=with_ or (),
             combination=combine,

@@ -20,14 +20,14 @@ SourceOption = Annotated[
 TargetOption = Annotated[Path | None, typer.Option("--tgt", help="Its translation, line by line.")]
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", help="Instead of --src and --tgt: one file, source TAB target."),
+    typer.Option("--data", help="Instead of --src and --tgt: one TSV, JSON lines or Parquet file."),
 ]
 ReferenceOption = Annotated[
     Path | None, typer.Option("--ref", help="Reference translations, line by line.")
 ]
 ReferenceDataOption = Annotated[
     Path | None,
-    typer.Option("--data", help="Instead of --src and --ref: one file, source TAB reference."),
+    typer.Option("--data", help="Instead of --src and --ref: one TSV, JSON lines or Parquet file."),
 ]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Default: standard output.")
@@ -36,6 +36,14 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set", help="Change one key: table.key=value. May be given again.", show_default=False
+    ),
+]
+TagOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag",
+        help='A tag in front of every source, such as "<2de>". May be given again.',
+        show_default=False,
     ),
 ]
 BeamOption = Annotated[

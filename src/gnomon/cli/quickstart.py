@@ -51,7 +51,7 @@ def quickstart(
         "quickstart",
         overrides=[
             f"evaluation.language='{to}'",
-            *(f"data.{split}tsv='{path.resolve()}'" for split, path in files.items()),
+            *(f"data.{split}pairs='{path.resolve()}'" for split, path in files.items()),
         ],
         run=folder,
         listeners=[TrainingProgress(console())],

@@ -23,9 +23,11 @@ CHUNK = 1024  # lines read before they are translated; the search sorts them by 
 def translate(
     model: options.ModelArgument,
     input_: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Text file; default: standard input.")
+        Path | None,
+        typer.Option("--input", "-i", help="Text file, also gzip; default: standard input."),
     ] = None,
     output: options.OutputOption = None,
+    tag: options.TagOption = None,
     beam: options.BeamOption = None,
     nbest: Annotated[
         int | None, typer.Option(help="Outputs a line; more than one needs --json.")
@@ -160,6 +162,7 @@ def translate(
         while chunk := list(islice(lines, 1 if interactive else CHUNK)):
             results = translator.translate(
                 [line.strip() if keep_space else line for line in chunk],
+                tags=tag or [],
                 batch_tokens=batch_tokens,
                 split=split,  # type: ignore[arg-type]
                 first=first - 1,

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from gnomon.errors import RecipeError
 from gnomon.recipes.presets import preset_text
 from gnomon.recipes.recipe import SCHEMA_VERSION, Recipe, tables
+from gnomon.text.sources import FILE_KEYS, SOURCE_TABLES
 
-PATH_KEYS = (
-    *(f"{split}_{side}" for split in ("valid", "test") for side in ("source", "target", "tsv")),
-    *("source", "target", "tsv"),
-)
+_RENAMED = {  # in schema version 2
+    f"data.{prefix}tsv": f"data.{prefix}pairs" for prefix in ("", "valid_", "test_")
+}
 
 VOCABULARY_KEYS = ("model_file", "target_model_file")
 
@@ -53,13 +53,12 @@ def load_recipe(
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # bad TOML; endless numbers; endless nesting
         raise RecipeError("a recipe is valid TOML", seen=f"{recipe}: {error}") from None
-    _resolve_paths(tree.get("data"), PATH_KEYS, folder)
-    _resolve_paths(tree.get("tokenizer"), VOCABULARY_KEYS, folder)
+    tree = migrate(tree)
+    _resolve_paths(tree, folder)
     given = dict(changes or {}) | dict(_parse_override(override) for override in overrides)
     for key, value in given.items():
-        _put(tree, key, value)
-    _resolve_paths(tree.get("data"), PATH_KEYS, Path.cwd())
-    _resolve_paths(tree.get("tokenizer"), VOCABULARY_KEYS, Path.cwd())
+        _put(tree, _RENAMED.get(key, key), value)
+    _resolve_paths(tree, Path.cwd())
     return recipe_from_tree(tree)
 
 
@@ -118,13 +117,23 @@ def migrate(tree: dict[str, Any]) -> dict[str, Any]:
     Raises:
         RecipeError: the recipe comes from a newer gnomon.
     """
-    version = tree.get("schema_version", SCHEMA_VERSION)
+    # Recipes written by hand name no version; what was renamed means the same in all of them.
+    version = tree.get("schema_version", 1)
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise RecipeError(
             f"this gnomon reads recipes up to schema version {SCHEMA_VERSION}",
             seen=version,
             mend="upgrade gnomon, or write the recipe for this version",
         )
+    if version == 1:
+        tree = {**tree, "schema_version": SCHEMA_VERSION}
+        if isinstance(data := tree.get("data"), dict):
+            tree["data"] = {_RENAMED.get(f"data.{k}", f"data.{k}")[5:]: v for k, v in data.items()}
+            if len(tree["data"]) < len(data):
+                raise RecipeError(
+                    "data.tsv (valid_tsv, test_tsv) is now data.pairs: give one of the two",
+                    seen=", ".join(data),
+                )
     return tree
 
 
@@ -168,7 +177,17 @@ def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[last] = value
 
 
-def _resolve_paths(table: Any, keys: Iterable[str], folder: Path) -> None:
+def _resolve_paths(tree: Mapping[str, Any], folder: Path) -> None:
+    data = tree.get("data")
+    _resolve_in(data, FILE_KEYS, folder)
+    _resolve_in(tree.get("tokenizer"), VOCABULARY_KEYS, folder)
+    for table in SOURCE_TABLES:
+        several = data.get(table) if isinstance(data, dict) else None
+        for source in several if isinstance(several, list) else ():
+            _resolve_in(source, FILE_KEYS, folder)
+
+
+def _resolve_in(table: Any, keys: Iterable[str], folder: Path) -> None:
     if isinstance(table, dict):
         for key in keys:
             if isinstance(table.get(key), str) and table[key]:
@@ -186,3 +205,7 @@ def _unknown_keys(tree: Mapping[str, Any], kind: Any, path: str = "") -> Iterato
             yield f"{table} has no key {key!r}; mend: {mend}"
         elif is_dataclass(hints[key]) and isinstance(value, Mapping):
             yield from _unknown_keys(value, hints[key], f"{path}.{key}" if path else key)
+        elif get_origin(hints[key]) is tuple and is_dataclass(kind := get_args(hints[key])[0]):
+            for item in value if isinstance(value, list) else ():
+                if isinstance(item, Mapping):
+                    yield from _unknown_keys(item, kind, f"{path}.{key}")

@@ -20,7 +20,7 @@ from gnomon.training import (
 
 LOWER_IS_BETTER = ("nll", "ter")
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a key changes its meaning; `load.migrate` brings older recipes forward."""
 
 

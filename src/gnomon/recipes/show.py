@@ -35,7 +35,7 @@ def json_schema() -> dict[str, Any]:
 def _without_none(tree: Any) -> Any:
     if isinstance(tree, Mapping):
         return {key: _without_none(value) for key, value in tree.items() if value is not None}
-    return list(tree) if isinstance(tree, tuple) else tree
+    return [_without_none(item) for item in tree] if isinstance(tree, tuple | list) else tree
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -44,6 +44,10 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in tree.items():
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, tuple | list) and any(isinstance(item, Mapping) for item in value):
+            flat |= flatten(
+                {str(index): item for index, item in enumerate(value)}, f"{prefix}{key}."
+            )
         else:
             flat[prefix + key] = value
     return flat

@@ -22,12 +22,20 @@ def model_card(translator: Translator) -> str:
         f"{config.num_encoder_layers}+{config.num_decoder_layers} layers, "
         f"{config.d_model} wide, {config.attention.num_heads} heads\n"
         f"- vocabulary: {translator.tokenizers.target.vocab_size:,} "
-        f"{'joint' if translator.tokenizers.joint else 'target'} subwords\n\n"
+        f"{'joint' if translator.tokenizers.joint else 'target'} subwords\n"
+        f"{_about_tags(translator)}\n"
         "Use it: `gnomon translate FOLDER < input.txt > output.txt`, or in Python "
         "`gnomon.load('FOLDER').translate([\"…\"])`.\n\n"
         "Limits: it knows only what its training text taught it; lines far from that text are "
         "named when they are translated.\n"
     )
+
+
+def _about_tags(translator: Translator) -> str:
+    if not translator.tokenizers.source.tags:
+        return ""
+    sets = ", or ".join(f"`{' '.join(some)}`" if some else "none" for some in translator.tag_sets)
+    return f"- tags in front of a source (`gnomon translate --tag`): {sets}\n"
 
 
 def add_scores_to_card(folder: Path, report: EvaluationReport) -> bool:

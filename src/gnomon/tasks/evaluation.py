@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gnomon.errors import DataError
 from gnomon.evaluation import (
     EvaluationConfig,
     EvaluationReport,
@@ -15,6 +16,7 @@ from gnomon.evaluation import (
     robustness,
 )
 from gnomon.tasks.likelihood import summed_nll
+from gnomon.tasks.tags import Tags, tags_of_each
 from gnomon.tasks.translator import Translator
 
 
@@ -27,6 +29,7 @@ def evaluate_translator(
     baselines: Mapping[str, Sequence[str]] | None = None,
     against: Mapping[str, Sequence[str]] | None = None,
     with_robustness: bool = False,
+    tags: Tags = (),
     batch_tokens: int = 4096,
     **search: Any,
 ) -> EvaluationReport:
@@ -37,26 +40,40 @@ def evaluate_translator(
         against: by name, translations of other systems to test for a significant difference.
         with_robustness: also translate the sources as people type them; see
             `gnomon.evaluation.robustness`.
+        tags: as for `Translator.translate`.
         **search: fields of `SearchConfig` to change.
 
     Raises:
         DataError: no lines, or counts that differ.
     """
 
-    def translate(texts: Sequence[str]) -> list[Output]:
-        found = translator.translate(texts, batch_tokens=batch_tokens, **search)
+    def translate(texts: Sequence[str], tags: Tags) -> list[Output]:
+        found = translator.translate(texts, tags=tags, batch_tokens=batch_tokens, **search)
         return [Output(one.text, one.truncated, one.far) for one in found]
 
-    outputs = translate(sources)
+    outputs = translate(sources, tags)
     report = evaluate_translations(
         outputs, references, config, sources=sources, baselines=baselines, against=against
     )
-    nll, num_tokens = summed_nll(translator, sources, references, batch_tokens)
+    nll, num_tokens = summed_nll(translator, sources, references, batch_tokens, tags=tags)
     if num_tokens:
         fingerprint = translator.tokenizers.target.fingerprint[:12]
         score = perplexity(nll, num_tokens, tokenizer=fingerprint)
         report = replace(report, scores=[*report.scores, score])
     if with_robustness:
-        rows = robustness(translate, sources, references, outputs, config)
+        same = _the_same(tags_of_each(tags, len(sources)))
+        rows = robustness(
+            lambda texts: translate(texts, same), sources, references, outputs, config
+        )
         report = replace(report, robustness=rows)
     return report
+
+
+def _the_same(every: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    if len(sets := set(every)) > 1:
+        raise DataError(
+            "robustness is measured with the same tags in front of every source",
+            seen="; ".join(sorted(" ".join(some) or "no tag" for some in sets)),
+            mend="name those of one direction with --tag",
+        )
+    return every[0]

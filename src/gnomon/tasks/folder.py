@@ -29,6 +29,7 @@ def save_translator(translator: Translator, folder: Path) -> None:
     config |= {"task": TASK, "search": asdict(translator.search)}
     if translator.longest_source is not None:
         config["longest_source"] = translator.longest_source
+    config |= {"tag_sets": [list(tags) for tags in translator.tag_sets]}
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
     translator.tokenizers.save(folder)
@@ -53,6 +54,7 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
         )
     try:
         search = TypeAdapter(SearchConfig).validate_python(config.get("search", {}))
+        tag_sets = TypeAdapter(list[tuple[str, ...]]).validate_python(config.get("tag_sets", [()]))
     except ValidationError as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     tokenizers = TokenizerPair.load(folder)
@@ -73,6 +75,7 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
         search,
         familiarity=Familiarity.load_if_there(folder),
         longest_source=longest,
+        tag_sets=tag_sets,
     )
 
 

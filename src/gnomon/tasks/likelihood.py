@@ -11,6 +11,7 @@ from torch import Tensor
 from gnomon.decoding import combined
 from gnomon.model import Transformer
 from gnomon.tasks.rows import batches, longest_first, padded
+from gnomon.tasks.tags import Tags, tags_of_each
 from gnomon.text import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ class Pair(NamedTuple):
 
 
 def encoded_pairs(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], tags: Tags = ()
 ) -> list[Pair]:
     """The ids that the model reads and predicts for each pair of texts."""
     both = zip(
-        translator.tokenizers.source.encode(list(sources)),
+        translator.tokenizers.encode_sources(list(sources), tags_of_each(tags, len(sources))),
         translator.tokenizers.target.encode(list(targets)),
         strict=True,
     )
@@ -93,17 +94,24 @@ def pair_losses(
 
 
 def summed_nll(
-    translator: Translator, sources: Sequence[str], references: Sequence[str], batch_tokens: int
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    batch_tokens: int,
+    *,
+    tags: Tags = (),
 ) -> tuple[float, int]:
     """Sum of −log p over the references' tokens (EOS counted) in nats, and how many those are.
 
     A pair with a blank source is left out, since such a line is never given to the model; so is one
-    that learned positions do not reach, since there is no probability to be had.
+    that learned positions do not reach, since there is no probability to be had. Tags are given as
+    to `Translator.translate`.
     """
     reach = translator.reach
+    every = encoded_pairs(translator, sources, references, tags)
     pairs = [
         pair
-        for text, pair in zip(sources, encoded_pairs(translator, sources, references), strict=True)
+        for text, pair in zip(sources, every, strict=True)
         if text.strip() and pair.within(reach)
     ]
     total, num_tokens = 0.0, 0

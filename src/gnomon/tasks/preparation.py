@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnomon.errors import ModelError
+from gnomon.errors import DataError, ModelError
 from gnomon.files import atomic_folder
 from gnomon.text import (
     REASONS,
@@ -67,7 +67,7 @@ def prepare_translation(
     Raises:
         DataError: a file cannot be used; see `gnomon.text`.
     """
-    corpora = open_corpora(data)
+    corpora = open_corpora(data, cache)
     for sentence in _about_corpora(corpora):
         say(sentence)
     cleaned = clean(corpora.train, cleaning, cache)
@@ -75,7 +75,9 @@ def prepare_translation(
     for sentence in (*_about_cleaning(cleaned), *_about_held_out(corpora, cleaning)):
         say(sentence)
     if tokenizers is None:
-        tokenizers = _tokenizers(corpora.train, tokenizer, cache, say)
+        tokenizers = _tokenizers(corpora.train, tokenizer, data.tags, cache, say)
+    else:
+        _check_tags(tokenizers, data.tags)
     train = TokenStore.build(
         cache,
         corpora.train,
@@ -84,7 +86,7 @@ def prepare_translation(
         max_length=data.max_length,
         on_too_long=data.on_too_long,
     )
-    for sentence in _about_store(train):
+    for sentence in _about_store(train, corpora.train):
         say(sentence)
     if familiarity is None:
         familiarity = Familiarity.learn(
@@ -102,12 +104,18 @@ def _about_corpora(corpora: Corpora) -> Iterator[str]:
         yield f"{report.held_out:,} pairs are held out for validation, by hash of the source"
     else:
         yield f"{len(corpora.valid):,} validation pairs from " + _names(corpora.valid)
-    for count, what in (
-        (report.valid_in_train, "validation sources are trained on, so validation flatters"),
-        (report.test_in_train, "test sources are trained on, so the test flatters"),
+    for count, corpus, what in (
+        (report.line_breaks, corpora.train, "training pairs have line breaks, each now a blank"),
+        (
+            report.valid_in_train,
+            corpora.valid,
+            "validation sources are trained on, so validation flatters",
+        ),
+        (report.test_in_train, corpora.test, "test sources are trained on, so the test flatters"),
     ):
         if count.count:
-            yield f"{count.count:,} {what}: {_lines(count.first_lines, count.count)}"
+            assert corpus is not None, "what occurs, occurs somewhere"
+            yield f"{count.count:,} {what}: {corpus.places(count.first_lines, count.count)}"
 
 
 _DONE = {"drop": "are left out", "keep": "are kept all the same", "repair": "are repaired"}
@@ -117,7 +125,7 @@ def _about_cleaning(cleaned: Cleaned) -> Iterator[str]:
     for reason, finding in cleaned.report.in_order():
         yield (
             f"{finding.count:,} training pairs {_DONE[finding.action]}, {REASONS[reason]}: "
-            f"{_lines(finding.lines, finding.count)}"
+            f"{cleaned.corpus.places(finding.lines, finding.count)}"
         )
     if cleaned.report.findings:
         yield f"all of them, with what was seen: {cleaned.findings}"
@@ -131,16 +139,16 @@ def _about_held_out(corpora: Corpora, cleaning: CleaningConfig) -> Iterator[str]
         for reason, finding in look(corpus, cleaning).in_order():
             yield (
                 f"{finding.count:,} {name} pairs show this and are kept, {REASONS[reason]}: "
-                f"{_lines(finding.lines, finding.count)}"
+                f"{corpus.places(finding.lines, finding.count)}"
             )
 
 
-def _about_store(store: TokenStore) -> Iterator[str]:
+def _about_store(store: TokenStore, corpus: ParallelCorpus) -> Iterator[str]:
     report = store.report
     if store.damage is not None:
         yield f"the token store was damaged and is built again ({store.damage})"
     for reason, omission in report.omitted.items():
-        lines = _lines(omission.first_lines, omission.count)
+        lines = corpus.places(omission.first_lines, omission.count)
         yield f"{omission.count:,} training pairs are left out, {reason}: {lines}"
     source, target = report.num_source_tokens, report.num_target_tokens
     yield f"{source:,} source and {target:,} target tokens in {len(store):,} pairs"
@@ -151,25 +159,33 @@ def _about_store(store: TokenStore) -> Iterator[str]:
 
 
 def _names(corpus: ParallelCorpus) -> str:
-    return " and ".join(str(path) for path in corpus.files)
+    return "; ".join(str(part.text) for part in corpus.parts)
 
 
-def _lines(first: Sequence[int], count: int) -> str:
-    return f"lines {', '.join(map(str, first))}{' …' if count > len(first) else ''}"
+def _check_tags(tokenizers: TokenizerPair, tags: Sequence[str]) -> None:
+    if unknown := [tag for tag in tags if tag not in tokenizers.source.tags]:
+        raise DataError(
+            "a tag must be in the vocabulary, which is not learned here but taken over",
+            seen=f"{', '.join(unknown)}; it holds {', '.join(tokenizers.source.tags) or 'no tags'}",
+            mend="remove the tag from the recipe, or learn a vocabulary: train without --from and "
+            "without tokenizer.model_file",
+        )
 
 
 def _tokenizers(
-    corpus: ParallelCorpus, config: TokenizerConfig, cache: Path, say: Say
+    corpus: ParallelCorpus, config: TokenizerConfig, tags: Sequence[str], cache: Path, say: Say
 ) -> TokenizerPair:
     if config.model_file is not None:
-        return TokenizerPair.open(config.model_file, config.target_model_file)
-    key = json.dumps([corpus.fingerprint, config.vocabulary_options()])
+        opened = TokenizerPair.open(config.model_file, config.target_model_file)
+        _check_tags(opened, tags)
+        return opened
+    key = json.dumps([corpus.fingerprint, config.vocabulary_options(), *([tags] if tags else [])])
     place = cache / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     try:
         return TokenizerPair.load(place)
     except ModelError:  # absent or damaged: learn it
         say(f"learning a {config.kind} vocabulary of up to {config.vocab_size:,}")
-        learned = TokenizerPair.train(corpus.sources, corpus.targets, config)
+        learned = TokenizerPair.train(corpus.sources, corpus.targets, config, tags)
         with atomic_folder(place) as folder:
             learned.save(folder)
     return TokenizerPair.load(place)

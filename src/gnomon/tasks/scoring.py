@@ -11,6 +11,7 @@ import torch
 
 from gnomon.errors import DataError, ModelError
 from gnomon.tasks.likelihood import encoded_pairs, pair_losses
+from gnomon.tasks.tags import Tags
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translator
@@ -41,7 +42,11 @@ class PairScore:
 
 
 def score_pairs(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], batch_tokens: int
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    batch_tokens: int,
+    tags: Tags = (),
 ) -> list[PairScore]:
     """Score each pair; see `Translator.score`."""
     if len(sources) != len(targets):
@@ -52,7 +57,7 @@ def score_pairs(
         )
     targets = [" ".join(text.split("\n")) for text in targets]
     sources = [" ".join(text.split("\n")) for text in sources]
-    pairs = encoded_pairs(translator, sources, targets)
+    pairs = encoded_pairs(translator, sources, targets, tags)
     reach = translator.reach
     results: dict[int, PairScore] = {}
     scored = []

@@ -56,6 +56,7 @@ class TranslationTask:
             search,
             familiarity=preparation.familiarity,
             longest_source=int(self.store.source_lengths.max()),
+            tag_sets=preparation.corpora.train.tag_sets,
         )
 
     def epoch(self, number: int) -> Sequence[NDArray[np.int64]]:
@@ -92,19 +93,25 @@ class TranslationTask:
 
     def describe(self, batch: Batch) -> str:
         """The files and line numbers of a batch."""
-        names = " and ".join(str(path) for path in self.preparation.corpora.train.files)
-        return f"{names}, lines {', '.join(map(str, sorted(batch.line_numbers)))}"
+        corpus, lines = self.preparation.corpora.train, sorted(batch.line_numbers)
+        if len(corpus.parts) > 1:
+            return corpus.places(lines)
+        return f"{corpus.parts[0].text}, {corpus.places(lines)}"
 
     def validate(self, step: int) -> dict[str, float]:
         """Loss over the validation set; scores of its first lines, by the path users take."""
         corpus = self.preparation.corpora.valid
         assert corpus is not None, "whoever asks for validation has validation pairs"
-        sources, references = list(corpus.sources), list(corpus.targets)
+        pairs = list(corpus.pairs())
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        tags = [pair.tags for pair in pairs]
         budget = self.tokens_per_batch
-        nll, num_tokens = summed_nll(self.translator, sources, references, budget)
+        nll, num_tokens = summed_nll(self.translator, sources, references, budget, tags=tags)
         metrics = {"nll": nll / max(1, num_tokens)}
         if count := min(self.evaluation.validation_lines, len(sources)):
-            found = self.translator.translate(sources[:count], batch_tokens=budget)
+            found = self.translator.translate(
+                sources[:count], tags=tags[:count], batch_tokens=budget
+            )
             hypotheses = [translation.text for translation in found]
             scores = translation_scores(hypotheses, references[:count], self.evaluation)
             metrics |= {score.name: score.value for score in scores}

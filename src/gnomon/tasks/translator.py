@@ -27,6 +27,7 @@ from gnomon.tasks.constraints import ConstraintCompiler, Wishes
 from gnomon.tasks.long_text import Plan, Split
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.scoring import PairScore, score_pairs
+from gnomon.tasks.tags import Tags, tags_of_each, warn_of_unseen
 from gnomon.tasks.terminology import Terminology
 from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair, Unit, mend_controls
 
@@ -84,6 +85,7 @@ class Translator:
         longest_source: int | None = None,
         members: Sequence[Transformer] = (),
         combination: Combination = "mean",
+        tag_sets: Sequence[tuple[str, ...]] = ((),),
     ) -> None:
         self.model = model
         self.models = (model, *members)
@@ -93,11 +95,13 @@ class Translator:
         self.familiarity = familiarity
         self.longest_source = longest_source
         self._compiler: tuple[tuple[str, ...], ConstraintCompiler] | None = None
+        self.tag_sets = tuple(tag_sets)  # the combinations of tags that it was trained with
 
     def translate(
         self,
         texts: Sequence[str],
         *,
+        tags: Tags = (),
         prefixes: Sequence[str | None] | None = None,
         required: Sequence[Sequence[str]] | None = None,
         banned: Sequence[str] = (),
@@ -116,6 +120,8 @@ class Translator:
             required: phrases that each translation must contain. Beam search only.
             banned: phrases that no translation may contain.
             terminology: more required phrases, by the terms in each text.
+            tags: what to put in front of every text, such as ["<2de>"]; or for each text its own
+                list. Tags that the model did not see together in training are a warning.
             batch_tokens: padded source tokens decoded at once: memory and speed, not results.
             split: "auto": a text longer than any that the model was trained on is cut into
                 sentences (these at clauses, blanks or, at last, anywhere, where they are still too
@@ -127,7 +133,7 @@ class Translator:
 
         Raises:
             RecipeError: a search setting is unknown, out of range or without effect.
-            DataError: a prefix or phrase cannot be had.
+            DataError: a tag is unknown, or a prefix or phrase cannot be had.
             ModelError: a text is longer than the model's positions reach.
         """
         if isinstance(texts, str):
@@ -141,25 +147,32 @@ class Translator:
         )
         if problems := wishes.problems(len(texts), config):
             raise RecipeError("what is asked for must fit together", seen="; ".join(problems))
-        plan = Plan(texts, self.tokenizers.source, split, self._longest_part())
+        every = tags_of_each(tags, len(texts))
+        warn_of_unseen(every, self.tag_sets)
+        limit = self._longest_part(max(map(len, every), default=0))
+        plan = Plan(texts, self.tokenizers.source, split, limit)
         # What a part is, in the whole input: the number of its text, and its own within it.
         places = [
             (first + i, part) for i, parts in enumerate(plan.parts) for part in range(len(parts))
         ]
         wishes = wishes.of_parts([len(parts) for parts in plan.parts], first)
-        apart = self._translate(plan.texts, config, wishes, places, batch_tokens)
+        every = [own for own, parts in zip(every, plan.parts, strict=True) for _ in parts]
+        apart = self._translate(plan.texts, every, config, wishes, places, batch_tokens)
         return plan.joined(apart, self._far(texts), sampled=config.sample)
 
     def _translate(
         self,
         texts: Sequence[str],
+        tags: Sequence[tuple[str, ...]],
         config: SearchConfig,
         wishes: Wishes,
         places: Sequence[tuple[int, int]],
         batch_tokens: int,
     ) -> list[Translation]:
         """Translate each text by itself."""
-        sources = self.tokenizers.source.encode([" ".join(text.split("\n")) for text in texts])
+        sources = self.tokenizers.encode_sources(
+            [" ".join(text.split("\n")) for text in texts], tags
+        )
         blank = [not text.strip() for text in texts]
         results = [Translation("", 0.0, 0.0, 0, False) if empty else None for empty in blank]
         lengths = [len(ids) + 1 for ids in sources]
@@ -187,7 +200,12 @@ class Translator:
         return [result for result in results if result is not None]
 
     def score(
-        self, sources: Sequence[str], targets: Sequence[str], *, batch_tokens: int = 4096
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tags: Tags = (),
+        batch_tokens: int = 4096,
     ) -> list[PairScore]:
         """How probable each target is as the translation of its source, one for one.
 
@@ -196,12 +214,13 @@ class Translator:
         that the model's positions do not reach has no probability either, and the reason is told.
 
         Args:
+            tags: as for `translate`.
             batch_tokens: padded tokens of both sides scored at once: memory and speed.
 
         Raises:
-            DataError: not as many sources as targets.
+            DataError: not as many sources as targets, or an unknown tag.
         """
-        return score_pairs(self, sources, targets, batch_tokens)
+        return score_pairs(self, sources, targets, batch_tokens, tags)
 
     def align(
         self,
@@ -256,10 +275,10 @@ class Translator:
             raise RecipeError("a search setting must have an effect", seen="; ".join(ignored))
         return config
 
-    def _longest_part(self) -> int | None:
+    def _longest_part(self, num_tags: int) -> int | None:
         """The longest source, in tokens with EOS, that the model can be trusted with."""
         bounds = (self.longest_source, self.reach)
-        return min((bound for bound in bounds if bound is not None), default=None)
+        return min((bound - num_tags for bound in bounds if bound is not None), default=None)
 
     @property
     def reach(self) -> int | None:

@@ -8,14 +8,15 @@ from gnomon.text.cleaning import REASONS, CleaningConfig
 from gnomon.text.cleaning_controls import mend_controls
 from gnomon.text.cleaning_pass import Cleaned, clean, judge, look
 from gnomon.text.cleaning_report import CleaningReport
-from gnomon.text.corpus import DataConfig, Pair, ParallelCorpus
+from gnomon.text.corpus import Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
 from gnomon.text.segmentation import Segmentation
 from gnomon.text.sentences import Part
 from gnomon.text.sentences import join as join_parts
 from gnomon.text.sentences import parts as text_parts
-from gnomon.text.splits import Corpora, SplitReport, open_corpora
+from gnomon.text.sources import DataConfig, SourceConfig
+from gnomon.text.splits import Corpora, SplitReport, open_corpora, open_split
 from gnomon.text.store import TokenStore
 from gnomon.text.store_writer import BuildReport
 from gnomon.text.tokenizer import (
@@ -54,6 +55,7 @@ __all__ = [
     "Part",
     "Replacements",
     "Segmentation",
+    "SourceConfig",
     "SplitReport",
     "TokenStore",
     "Tokenizer",
@@ -70,6 +72,7 @@ __all__ = [
     "look",
     "mend_controls",
     "open_corpora",
+    "open_split",
     "owners",
     "read_lines",
     "text_parts",

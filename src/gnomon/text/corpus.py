@@ -1,4 +1,4 @@
-"""Parallel text on disk: what to read, and pairs of lines that stay pairs.
+"""Parallel text on disk: pairs of lines that stay pairs, from one source or several.
 
 Nothing here loads a corpus into memory, and nothing leaves a pair out without counting it.
 """
@@ -6,68 +6,20 @@ Nothing here loads a corpus into memory, and nothing leaves a pair out without c
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.errors import DataError
-from gnomon.files import sha256_of
-from gnomon.text.alignment import find_divergence
-from gnomon.text.lines import count_lines, in_step, read_lines
+from gnomon.text.pair_files import LineBreaks
+from gnomon.text.sources import PairFormat, SourceConfig
+from gnomon.text.text_source import TextSource
 
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Which files hold the text, and which pairs of them are learned from.
-
-    Each split is two files whose line i belong together, or one file with exactly one TAB a line.
-    """
-
-    source: str | None = None  # training text, one sentence a line
-    target: str | None = None  # its translation, line by line
-    tsv: str | None = None  # in place of the two: source TAB target
-    valid_source: str | None = None
-    valid_target: str | None = None
-    valid_tsv: str | None = None
-    test_source: str | None = None
-    test_target: str | None = None
-    test_tsv: str | None = None
-    holdout: int = 1000  # pairs kept from training to validate on, where no validation files are
-    #                      given; never more than a tenth of the training pairs
-    max_length: int = 256  # tokens of either side, end of sentence included
-    on_too_long: Literal["drop", "error"] = "drop"  # longer pairs: left out and counted, or refused
-
-    def problems(self) -> list[str]:
-        """Return every rule broken across fields; empty if all is well."""
-        found = []
-        for prefix in ("", "valid_", "test_"):
-            source, target, tsv = self.files(prefix)
-            if tsv is not None and (source is not None or target is not None):
-                found.append(
-                    f"data.{prefix}tsv cannot stand beside data.{prefix}source and "
-                    f"data.{prefix}target: give one file or two"
-                )
-            elif (source is None) != (target is None):
-                missing, option = ("source", "--src") if source is None else ("target", "--tgt")
-                mend = f"set it{'' if prefix else f', or give {option}'}"
-                found.append(f"data.{prefix}{missing} is missing beside the other side: {mend}")
-        if self.holdout < 0:
-            found.append(f"data.holdout must be 0 or more, is {self.holdout}")
-        if self.max_length < 2:
-            found.append(f"data.max_length must be 2 or more, is {self.max_length}: set it to 256")
-        return found
-
-    def files(self, prefix: str) -> tuple[str | None, str | None, str | None]:
-        """Return source, target and TSV file of the split whose fields start with `prefix`."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values[f"{prefix}source"], values[f"{prefix}target"], values[f"{prefix}tsv"]
+_BLOCK = 1 << 16  # line numbers handled at a time
 
 
 class Sieve(Protocol):
@@ -85,25 +37,34 @@ class Sieve(Protocol):
 
 
 class Pair(NamedTuple):
-    """One line of the source and the line of the target that belongs to it."""
+    """A source text, the target text that belongs to it, and where they stand."""
 
-    line: int  # number in the files, from 1
+    line: int  # number in the corpus, from 1: that of its file, where there is one source
     source: str
     target: str
+    tags: tuple[str, ...] = ()  # to be put in front of the source
+
+
+class Part(NamedTuple):
+    """Where the lines of one source stand in the corpus: after line `start`, to `stop`."""
+
+    text: TextSource
+    start: int
+    stop: int
 
 
 class ParallelCorpus:
-    """Pairs of lines in two files or one TSV file; reads the files anew on each pass.
+    """Pairs from one source or several, one after the other; read anew on each pass.
 
     Args:
         name: what to call it in messages, such as "train".
-        source: source file, or None with `tsv`.
-        target: target file, or None with `tsv`.
-        tsv: file with exactly one TAB a line.
-        rows: which lines belong to it, counted from 0, ascending; None for all.
+        source: source file, or None with `pairs`.
+        target: target file, or None with `pairs`.
+        pairs: file with both sides: TSV (exactly one TAB a line), JSON lines or Parquet.
+        format, source_field, target_field: see `SourceConfig`.
 
     Raises:
-        DataError: a file cannot be read, or the two have not the same number of lines.
+        DataError: a file cannot be read, or two have not the same number of lines.
     """
 
     def __init__(
@@ -112,33 +73,61 @@ class ParallelCorpus:
         *,
         source: str | Path | None = None,
         target: str | Path | None = None,
-        tsv: str | Path | None = None,
-        rows: NDArray[np.int64] | None = None,
+        pairs: str | Path | None = None,
+        format: PairFormat = "auto",
+        source_field: str = "source",
+        target_field: str = "target",
     ) -> None:
-        if tsv is not None:
-            assert source is None and target is None, "two files or one TSV"
-            self.files: tuple[Path, ...] = (Path(tsv),)
-        else:
-            assert source is not None and target is not None, "both sides are needed"
-            self.files = (Path(source), Path(target))
-        for file in self.files:
-            _check_rereadable(file)
+        config = SourceConfig(
+            source=None if source is None else str(source),
+            target=None if target is None else str(target),
+            pairs=None if pairs is None else str(pairs),
+            format=format,
+            source_field=source_field,
+            target_field=target_field,
+        )
+        assert not config.problems(""), "two files, or one of pairs"
+        self._hold(name, _in_a_row([TextSource(config)]))
+
+    @classmethod
+    def of(
+        cls, name: str, sources: Sequence[TextSource], counts: Sequence[int] | None = None
+    ) -> ParallelCorpus:
+        """Open several sources as one corpus.
+
+        Args:
+            name: as above.
+            sources: one or more.
+            counts: lines of each, where that is known already.
+
+        Raises:
+            DataError: as above.
+        """
+        assert sources, "a corpus has a source"
+        corpus = object.__new__(cls)
+        corpus._hold(name, _in_a_row(sources, counts))
+        return corpus
+
+    def _hold(
+        self,
+        name: str,
+        parts: tuple[Part, ...],
+        only: NDArray[np.int64] | None = None,
+        without: NDArray[np.int64] | None = None,
+    ) -> None:
         self.name = name
-        self.num_lines = _count_pairs(self.files)
-        self._rows = rows
+        self.parts = parts
+        self.num_lines = parts[-1].stop
+        self._only = only
+        self._without = without
         self._sieve: Sieve | None = None
 
     def __len__(self) -> int:
         if self._sieve is not None:
             return len(self._sieve)
-        return self.num_lines if self._rows is None else len(self._rows)
-
-    def select(self, name: str, rows: NDArray[np.int64]) -> ParallelCorpus:
-        """Return the part of the files that holds `rows` (0-based line indices, ascending)."""
-        part = object.__new__(ParallelCorpus)
-        part.__dict__.update(name=name, files=self.files, num_lines=self.num_lines, _rows=rows)
-        part._sieve = None
-        return part
+        if self._only is not None:
+            return len(self._only)
+        return self.num_lines - (0 if self._without is None else len(self._without))
 
     def through(self, sieve: Sieve) -> ParallelCorpus:
         """Return what the sieve leaves of the corpus."""
@@ -148,35 +137,92 @@ class ParallelCorpus:
         return sieved
 
     @property
-    def rows(self) -> NDArray[np.int64]:
-        """Indices of the lines that belong to the corpus, counted from 0, ascending."""
-        return np.arange(self.num_lines) if self._rows is None else self._rows
+    def files(self) -> tuple[Path, ...]:
+        """Every file, in order."""
+        return tuple(file for part in self.parts for file in part.text.files)
+
+    @property
+    def tag_sets(self) -> tuple[tuple[str, ...], ...]:
+        """What stands in front of its sources, each combination of tags once."""
+        return tuple(dict.fromkeys(part.text.config.tags for part in self.parts))
+
+    def select(self, name: str, rows: NDArray[np.int64]) -> ParallelCorpus:
+        """Return the part that holds only `rows` (line numbers from 0, ascending)."""
+        return self._limited(name, only=rows)
+
+    def without(self, name: str, rows: NDArray[np.int64]) -> ParallelCorpus:
+        """Return the part that holds all but `rows` (line numbers from 0, ascending)."""
+        return self._limited(name, without=rows)
+
+    def _limited(self, name: str, **rows: NDArray[np.int64]) -> ParallelCorpus:
+        assert self._only is None and self._without is None, "limit the whole corpus"
+        part = object.__new__(ParallelCorpus)
+        part._hold(name, self.parts, **rows)
+        return part
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hex digest of the files' bytes and of which lines belong to the corpus."""
-        chosen = "all" if self._rows is None else hashlib.sha256(self._rows.tobytes()).hexdigest()
+        """Hex digest of the files' bytes, their tags, and which lines belong to the corpus."""
+        prints = [part.text.fingerprint for part in self.parts]
+        files = prints[0] if len(prints) == 1 else hashlib.sha256(str(prints).encode()).hexdigest()
+        chosen = self._chosen()
         if self._sieve is not None:
             chosen += f" {self._sieve.fingerprint}"
-        return hashlib.sha256(f"{sha256_of(*self.files)} {chosen}".encode()).hexdigest()
+        return hashlib.sha256(f"{files} {chosen}".encode()).hexdigest()
 
-    def pairs(self) -> Iterator[Pair]:
-        """Iterate over the pairs in the order of the files.
+    def _chosen(self) -> str:
+        """Digest of the line numbers, from 0, as int64; "all" where none is left out."""
+        if self._only is None and self._without is None:
+            return "all"
+        digest = hashlib.sha256()
+        if self._only is not None:
+            digest.update(self._only.tobytes())
+        else:
+            assert self._without is not None
+            for start in range(0, self.num_lines, _BLOCK):
+                rows = np.arange(start, min(start + _BLOCK, self.num_lines))
+                digest.update(rows[~np.isin(rows, self._without)].tobytes())
+        return digest.hexdigest()
+
+    def pairs(self, breaks: LineBreaks | None = None) -> Iterator[Pair]:
+        """Iterate over the pairs in the order of the sources.
+
+        Args:
+            breaks: counts pairs in which a line break became a blank, by line number.
 
         Raises:
-            DataError: a line is not valid text, or has not exactly one TAB in a TSV.
+            DataError: a line is not valid text, or not one pair.
         """
-        pairs = self._chosen_pairs()
+        pairs = self._chosen_pairs(breaks)
         return pairs if self._sieve is None else self._sieve.apply(pairs)
 
-    def _chosen_pairs(self) -> Iterator[Pair]:
-        every = self._tsv_pairs() if len(self.files) == 1 else self._file_pairs()
-        if self._rows is None:
-            yield from every
+    def _chosen_pairs(self, breaks: LineBreaks | None) -> Iterator[Pair]:
+        if self._only is not None:
+            yield from self._picked(self._only.tolist())
             return
-        wanted = iter(self._rows.tolist())
+        left_out = iter(() if self._without is None else self._without.tolist())
+        skip = next(left_out, -1)
+        for pair in self._every(breaks):
+            if pair.line == skip + 1:
+                skip = next(left_out, -1)
+            else:
+                yield pair
+
+    def _every(self, breaks: LineBreaks | None) -> Iterator[Pair]:
+        for part in self.parts:
+            tags = part.text.config.tags
+            own = LineBreaks()
+            for line, (source, target) in enumerate(part.text.rows(own), part.start + 1):
+                yield Pair(line, source, target, tags)
+            if breaks is not None:
+                breaks.count += own.count
+                breaks.first_rows += [part.start + row for row in own.first_rows]
+                del breaks.first_rows[5:]
+
+    def _picked(self, rows: list[int]) -> Iterator[Pair]:
+        wanted = iter(rows)
         row = next(wanted, None)
-        for pair in every:
+        for pair in self._every(None):
             if row is None:
                 return
             if pair.line == row + 1:
@@ -185,30 +231,40 @@ class ParallelCorpus:
 
     @property
     def sources(self) -> Side:
-        """The source lines, to be iterated over any number of times."""
+        """The source texts, to be iterated over any number of times."""
         return Side(self, lambda pair: pair.source)
 
     @property
     def targets(self) -> Side:
-        """The target lines, to be iterated over any number of times."""
+        """The target texts, to be iterated over any number of times."""
         return Side(self, lambda pair: pair.target)
 
-    def _file_pairs(self) -> Iterator[Pair]:
-        source, target = self.files
-        both = in_step(read_lines(source), read_lines(target))
-        for number, (source_line, target_line) in enumerate(both, start=1):
-            yield Pair(number, source_line, target_line)
+    def part_of(self, line: int) -> Part:
+        """Return the source that holds a line of the corpus."""
+        return next(part for part in self.parts if part.start < line <= part.stop)
 
-    def _tsv_pairs(self) -> Iterator[Pair]:
-        for number, line in enumerate(read_lines(self.files[0]), start=1):
-            columns = line.split("\t")
-            if len(columns) != 2:
-                raise DataError(
-                    "a TSV line must hold exactly one TAB: source TAB target",
-                    seen=f"{self.files[0]}, line {number}: {len(columns) - 1} TABs",
-                    mend="keep two columns (cut -f1,2), and no TAB within a text",
-                )
-            yield Pair(number, columns[0], columns[1])
+    def place(self, line: int) -> str:
+        """Return file and line number of a line of the corpus, for messages."""
+        part = self.part_of(line)
+        return f"{part.text.files[0]}, line {line - part.start}"
+
+    def places(self, lines: Iterable[int], total: int | None = None) -> str:
+        """Return the places of some lines, "lines 3, 8 …", by source where there are several.
+
+        Args:
+            lines: numbers in the corpus.
+            total: how many there are in all, if these are only the first.
+        """
+        lines = list(lines)
+        more = " …" if total is not None and total > len(lines) else ""
+        if len(self.parts) == 1:
+            return f"lines {', '.join(map(str, lines))}{more}"
+        by_text: dict[str, list[int]] = {}
+        for line in lines:
+            part = self.part_of(line)
+            by_text.setdefault(str(part.text), []).append(line - part.start)
+        named = (f"{text} lines {', '.join(map(str, own))}" for text, own in by_text.items())
+        return "; ".join(named) + more
 
 
 class Side:
@@ -225,32 +281,11 @@ class Side:
         return map(self._pick, self._corpus.pairs())
 
 
-def _check_rereadable(file: Path) -> None:
-    if file.exists() and not file.is_file() and not file.is_dir():
-        raise DataError(
-            "text to learn from must be in files, as it is read more than once",
-            seen=f"{file} is a pipe or device",
-            mend="write it to a file first, and name that",
-        )
-
-
-def _count_pairs(files: tuple[Path, ...]) -> int:
-    """Return the number of lines of the files, the same in each."""
-    counts = [_count_lines(file) for file in files]
-    if len(set(counts)) > 1:
-        for file in files:  # what is no text at all has another number of lines, too
-            deque(read_lines(file), maxlen=0)
-        place = find_divergence(*files).describe(files)
-        raise DataError(
-            "source and target must have the same number of lines, as line i translates line i",
-            seen=f"{files[0]}: {counts[0]:,} lines, {files[1]}: {counts[1]:,} lines; {place}",
-            mend="look there for a line that is missing, or split in two, on one side",
-        )
-    return counts[0]
-
-
-def _count_lines(file: Path) -> int:
-    count = count_lines(file)
-    if count == 0:
-        raise DataError("a text file must not be empty", seen=file, mend="name the right file")
-    return count
+def _in_a_row(
+    sources: Sequence[TextSource], counts: Sequence[int] | None = None
+) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for index, text in enumerate(sources):
+        start = parts[-1].stop if parts else 0
+        parts.append(Part(text, start, start + (text.count() if counts is None else counts[index])))
+    return tuple(parts)

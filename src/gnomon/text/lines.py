@@ -2,7 +2,8 @@
 
 Python's own `splitlines` and universal newlines also split at U+2028, U+0085, "\\x0b" or a lone
 "\\r". Two parallel files that hold such a character in one language then pair every later line
-with the wrong translation, which is why nothing in gnomon reads text any other way.
+with the wrong translation, which is why nothing in gnomon reads text any other way. Gzip is
+unpacked.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from gnomon.errors import DataError
+from gnomon.text.compression import BROKEN, damaged, naming_damage, opened, unpacked
 
 One = TypeVar("One")
 Other = TypeVar("Other")
@@ -22,7 +25,11 @@ OnBadText = Literal["strict", "replace"]
 _BOM = b"\xef\xbb\xbf"
 # What the first bytes say of files that are often taken for plain UTF-8 text.
 _FOREIGN_FORMATS = {
-    b"\x1f\x8b": ("gzip", "gunzip -k {path}"),
+    b"\x1f\x8b": ("gzip within gzip", "gunzip -c {path} > {path}.once"),
+    b"BZh": ("bzip2", "bunzip2 -k {path}"),
+    b"\xfd7zXZ\x00": ("xz", "unxz -k {path}"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd -k {path}"),
+    b"PAR1": ("Parquet", "give it as a file of pairs: --data {path}"),
     b"PK\x03\x04": ("zip", "unzip {path}"),
     b"\xff\xfe": ("UTF-16", "iconv -f UTF-16 -t UTF-8 {path} > {path}.utf8"),
     b"\xfe\xff": ("UTF-16", "iconv -f UTF-16 -t UTF-8 {path} > {path}.utf8"),
@@ -61,13 +68,16 @@ def read_lines(
     Raises:
         DataError: no such file, a folder, no permission; in strict mode also the faults above,
             with line number and byte offset. What can be known without reading is raised by the
-            call itself, the rest while iterating.
+            call itself, the rest while iterating. In both modes: gzip data that is cut off or
+            damaged, with the line reached.
     """
     if isinstance(file, str | Path):
         path = Path(file)
-        _check_readable(path, allow_empty=errors == "replace")
+        check_readable(path, allow_empty=errors == "replace")
         return _file_lines(path, errors, replacements)
-    return _decode_lines(file, getattr(file, "name", "stream"), errors, replacements)
+    name = getattr(file, "name", "stream")
+    stream = unpacked(file) if isinstance(file, BufferedReader) else file
+    return _decode_lines(stream, name, errors, replacements)
 
 
 def in_step(one: Iterable[One], other: Iterable[Other]) -> Iterator[tuple[One, Other]]:
@@ -89,13 +99,16 @@ def in_step(one: Iterable[One], other: Iterable[Other]) -> Iterator[tuple[One, O
 def count_lines(path: str | Path) -> int:
     """Return how many lines `read_lines` would give, reading bytes only."""
     path = Path(path)
-    _check_readable(path, allow_empty=True)
+    check_readable(path, allow_empty=True)
     count = 0
     tail = b""
-    with _opened(path) as file:
-        while block := file.read(1 << 20):
-            count += block.count(b"\n")
-            tail = block if len(block) > len(_BOM) else tail + block
+    with opened(path) as file:
+        try:
+            while block := file.read(1 << 20):
+                count += block.count(b"\n")
+                tail = block if len(block) > len(_BOM) else tail + block
+        except BROKEN as error:
+            raise damaged(path, count, error) from error
     unfinished = bool(tail) and not tail.endswith(b"\n")
     return 0 if tail == _BOM and count == 0 else count + unfinished
 
@@ -105,7 +118,7 @@ def _decode_lines(
 ) -> Iterator[str]:
     """Decode byte strings that end in b"\\n", as those of a binary file do."""
     offset = 0
-    for number, raw in enumerate(stream, start=1):
+    for number, raw in enumerate(naming_damage(stream, name), start=1):
         start = offset
         offset += len(raw)
         if number == 1:
@@ -124,7 +137,7 @@ def _decode_lines(
 
 
 def _file_lines(path: Path, errors: OnBadText, replacements: Replacements | None) -> Iterator[str]:
-    with _opened(path) as file:
+    with opened(path) as file:
         try:
             yield from _decode_lines(file, str(path), errors, replacements)
         except OSError as error:
@@ -177,7 +190,8 @@ def _refuse_foreign_format(raw: bytes, name: str) -> None:
             )
 
 
-def _check_readable(path: Path, *, allow_empty: bool) -> None:
+def check_readable(path: Path, *, allow_empty: bool) -> None:
+    """Raise the `DataError` that says why a file cannot be read, if so."""
     if not path.exists():
         raise DataError("a text file must exist", seen=path, mend=_suggest_name(path))
     if path.is_dir():
@@ -199,12 +213,3 @@ def _suggest_name(path: Path) -> str:
         return f"the folder {path.parent} does not exist either; check the path"
     near = [name for name in here if name.startswith(path.stem) or path.name.startswith(name)]
     return f"did you mean {', '.join(near[:3])}?" if near else "check the path"
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise DataError(
-            "a text file must be readable", seen=error, mend="check its permissions"
-        ) from error

@@ -45,6 +45,15 @@ class Ragged:
             return self
         return Ragged(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
 
+    def behind(self, heads: Ragged) -> Ragged:
+        """Row i of `heads` and row i of this, as one row."""
+        lengths = heads.lengths + self.lengths
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        of_head = within < np.repeat(heads.lengths, lengths)
+        ids = np.empty(len(within), np.int64)
+        ids[of_head], ids[~of_head] = heads.ids, self.ids
+        return Ragged(ids, lengths)
+
     def rows(self) -> list[list[int]]:
         """The rows as lists."""
         return [row.tolist() for row in np.split(self.ids, self.offsets[1:-1])] if len(self) else []

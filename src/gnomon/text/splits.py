@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import NamedTuple
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gnomon.errors import DataError
-from gnomon.text.corpus import DataConfig, ParallelCorpus
+from gnomon.files import write_atomically
+from gnomon.text.corpus import ParallelCorpus
+from gnomon.text.overlap import Repetition, find_overlap
+from gnomon.text.pair_files import LineBreaks
+from gnomon.text.sources import DataConfig, Split
+from gnomon.text.text_source import TextSource
 
-_BLANK = 0  # key of a pair that has an empty side
-
-
-@dataclass(frozen=True)
-class Repetition:
-    """Pairs that occur before or elsewhere."""
-
-    count: int
-    first_lines: tuple[int, ...]  # numbers in the raw files, from 1
+_CACHE_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -28,9 +26,10 @@ class SplitReport:
     """What the splits share; a source counts as the same up to case and blanks."""
 
     held_out: int  # training pairs set aside for validation
-    train_duplicates: Repetition  # pairs that stand in the training text before
+    train_duplicates: Repetition  # training pairs that stand in the training text before
     valid_in_train: Repetition  # validation pairs whose source is trained on
     test_in_train: Repetition  # test pairs whose source is trained on
+    line_breaks: Repetition  # training pairs in which a line break became a blank
 
 
 @dataclass(frozen=True)
@@ -43,105 +42,110 @@ class Corpora:
     report: SplitReport
 
 
-def open_corpora(config: DataConfig) -> Corpora:
-    """Open every split, reading each file once from end to end.
+def open_corpora(config: DataConfig, cache: Path | None = None) -> Corpora:
+    """Open every split, and find out what they share.
 
     Where no validation files are given, pairs are set aside by the hash of their source: the
     same corpus gives the same pairs, in whatever order its lines stand, and pairs with the same
     source stay on one side.
 
+    What was found is kept under `cache` by the hash of all files. Their bytes are read once to
+    compare it, every time: a date and a size would not show every change. Counting, decoding and
+    hashing the lines, which takes far longer, is done only when a file is new. Memory does not
+    grow with the training text.
+
     Raises:
         DataError: options that contradict, files that cannot be read, lines that do not pair up.
     """
-    if problems := config.problems():
-        raise DataError("the data options must fit together", seen="; ".join(problems))
-    train = _open("train", *config.files(""))
-    if train is None:
+    _check(config)
+    if not config.split("train"):
         raise DataError(
             "training text must be given, none is",
-            mend="give --src and --tgt, or --data; or set data.source and data.target, or data.tsv",
+            mend="give --src and --tgt, or --data; or set data.source and data.target, or "
+            "data.pairs, or list [[data.sources]]",
         )
-    valid = _open("valid", *config.files("valid_"))
-    test = _open("test", *config.files("test_"))
-    keys = _keys_of(train)
-    num_held_out = 0
-    if valid is None and config.holdout > 0:
-        chosen = _hold_out(keys.sources, min(config.holdout, len(train) // 10))
-        num_held_out = int(chosen.sum())
-        if num_held_out:
-            rows = np.arange(len(train))
-            train, valid = train.select("train", rows[~chosen]), train.select("valid", rows[chosen])
-            keys = _Keys(keys.sources[~chosen], keys.pairs[~chosen])
+    texts = {split: _texts(config, split) for split in _SPLITS}
+    place = None
+    if cache is not None:
+        prints = {split: [text.fingerprint for text in texts[split]] for split in _SPLITS}
+        key = json.dumps([_CACHE_VERSION, prints, config.holdout])
+        place = cache / f"splits-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    found = _read(place)
+    if found is None:
+        found = _examine(texts, config.holdout, cache)
+        if place is not None:
+            write_atomically(place, json.dumps(found) + "\n")
+    return _put_together(texts, found)
+
+
+def open_split(config: DataConfig, split: Split) -> ParallelCorpus | None:
+    """Open a split for which files are given, and read no other; None where there are none.
+
+    Raises:
+        DataError: as `open_corpora`.
+    """
+    _check(config)
+    texts = _texts(config, split)
+    return ParallelCorpus.of(split, texts) if texts else None
+
+
+_SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+
+
+def _check(config: DataConfig) -> None:
+    if problems := config.problems():
+        raise DataError("the data options must fit together", seen="; ".join(problems))
+
+
+def _texts(config: DataConfig, split: Split) -> list[TextSource]:
+    return [TextSource(source) for source in config.split(split)]
+
+
+def _examine(
+    texts: dict[Split, list[TextSource]], holdout: int, scratch: Path | None
+) -> dict[str, Any]:
+    """Read everything once: what JSON can keep of it, and all that opening it again needs."""
+    whole = {split: ParallelCorpus.of(split, texts[split]) for split in _SPLITS if texts[split]}
+    train, valid, test = whole["train"], whole.get("valid"), whole.get("test")
+    breaks = LineBreaks()
+    num_wanted = min(holdout, len(train) // 10) if valid is None else 0
+    overlap = find_overlap(train, [valid, test], num_wanted, breaks, scratch)
     report = SplitReport(
-        held_out=num_held_out,
-        train_duplicates=_repetition(train, _seen_before(keys.pairs)),
-        valid_in_train=_overlap(None if num_held_out else valid, keys.sources),
-        test_in_train=_overlap(test, keys.sources),
+        held_out=len(overlap.held_out),
+        train_duplicates=overlap.duplicates,
+        valid_in_train=overlap.others[0],
+        test_in_train=overlap.others[1],
+        line_breaks=Repetition(breaks.count, tuple(breaks.first_rows)),
     )
-    return Corpora(train, valid, test, report)
+    counts = {split: [p.stop - p.start for p in corpus.parts] for split, corpus in whole.items()}
+    return {"counts": counts, "held_out": overlap.held_out, "report": asdict(report)}
 
 
-class _Keys(NamedTuple):
-    """64-bit hashes of a corpus's lines."""
+def _put_together(texts: dict[Split, list[TextSource]], found: dict[str, Any]) -> Corpora:
+    whole = {
+        split: ParallelCorpus.of(split, texts[split], found["counts"][split])
+        for split in _SPLITS
+        if texts[split]
+    }
+    train, valid = whole["train"], whole.get("valid")
+    if found["held_out"]:
+        rows = np.array(found["held_out"], np.int64)
+        train, valid = train.without("train", rows), train.select("valid", rows)
+    report: dict[str, Any] = {
+        name: value
+        if isinstance(value, int)
+        else Repetition(value["count"], tuple(value["first_lines"]))
+        for name, value in found["report"].items()
+    }
+    return Corpora(train, valid, whole.get("test"), SplitReport(**report))
 
-    sources: NDArray[np.uint64]
-    pairs: NDArray[np.uint64]
 
-
-def _open(
-    name: str, source: str | None, target: str | None, tsv: str | None
-) -> ParallelCorpus | None:
-    if source is None and tsv is None:
+def _read(place: Path | None) -> dict[str, Any] | None:
+    """What was kept; None where it is not there or was damaged, to be found anew."""
+    if place is None:
         return None
-    return ParallelCorpus(name, source=source, target=target, tsv=tsv)
-
-
-def _keys_of(corpus: ParallelCorpus) -> _Keys:
-    sources = np.empty(len(corpus), np.uint64)
-    pairs = np.empty(len(corpus), np.uint64)
-    for index, (_, source, target) in enumerate(corpus.pairs()):
-        plain = " ".join(source.casefold().split())
-        if plain and not target.isspace() and target:
-            sources[index] = _hash(plain)
-            pairs[index] = _hash(f"{source}\n{target}")
-        else:
-            sources[index] = pairs[index] = _BLANK
-    return _Keys(sources, pairs)
-
-
-def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1  # 0 is taken
-
-
-def _hold_out(sources: NDArray[np.uint64], num_pairs: int) -> NDArray[np.bool_]:
-    """Choose up to `num_pairs` rows: whole groups of one source, in the order of their hash."""
-    groups, counts = np.unique(sources[sources != _BLANK], return_counts=True)
-    chosen = []
-    room = num_pairs
-    for group, count in zip(groups.tolist(), counts.tolist(), strict=True):
-        if room == 0:
-            break
-        if count <= room:
-            chosen.append(group)
-            room -= count
-    return np.isin(sources, np.array(chosen, np.uint64))
-
-
-def _seen_before(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    repeated = np.ones(len(keys), np.bool_)
-    repeated[np.unique(keys, return_index=True)[1]] = False
-    repeated &= keys != _BLANK
-    return repeated
-
-
-def _overlap(corpus: ParallelCorpus | None, train: NDArray[np.uint64]) -> Repetition:
-    if corpus is None:
-        return Repetition(0, ())
-    keys = _keys_of(corpus).sources
-    return _repetition(corpus, np.isin(keys, train) & (keys != _BLANK))
-
-
-def _repetition(corpus: ParallelCorpus, marked: NDArray[np.bool_]) -> Repetition:
-    lines = corpus.rows[marked] + 1
-    return Repetition(len(lines), tuple(lines[:5].tolist()))
+    try:
+        found: dict[str, Any] = json.loads(place.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if found.keys() == {"counts", "held_out", "report"} else None

@@ -155,11 +155,15 @@ class StoreWriter:
         chunk.pairs = kept
 
     def _encode(self, chunk: _Chunk) -> Variants:
-        return self.segmenter.pairs(
+        sources, targets = self.segmenter.pairs(
             [pair.source for pair in chunk.pairs],
             [pair.target for pair in chunk.pairs],
             chunk.lines,
         )
+        if any(pair.tags for pair in chunk.pairs):
+            tags = Ragged.of(self.tokenizers.source.tag_ids(pair.tags) for pair in chunk.pairs)
+            sources = [rows.behind(tags) for rows in sources]
+        return sources, targets
 
     def _add(self, chunk: _Chunk, encoded: Variants, corpus: ParallelCorpus) -> None:
         lines = chunk.lines
@@ -186,7 +190,7 @@ class StoreWriter:
             if self.on_too_long == "error":
                 raise DataError(
                     f"no side of a pair may have more than {self.max_length} tokens",
-                    seen=f"{corpus.files[0]}, line {lines[index]}: {source[index]} and "
+                    seen=f"{corpus.place(lines[index])}: {source[index]} and "
                     f"{target[index]} tokens",
                     mend='raise data.max_length, or set data.on_too_long = "drop"',
                 )

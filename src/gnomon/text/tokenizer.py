@@ -6,8 +6,9 @@ Three decisions make `decode(encode(text))` the normalised text, blanks and all:
   is put before a line that starts with a word, so that this word is the same piece as within a
   line, and taken off again by decoding. Scripts written without spaces get none.
 - Characters outside the alphabet become the bytes of their UTF-8, one id each.
-- Names of special and byte ids ("</s>", "<0x0A>") are torn at the "<" before the model sees them,
-  so that no text can spell a special id, neither in training nor in use.
+- Names of special and byte ids and of tags ("</s>", "<0x0A>", "<2de>") are torn at the "<" before
+  the model sees them, so that no text can spell such an id, neither in training nor in use. A tag
+  gets into a source by its id alone: `tag_ids`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from typing import Any, Literal
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from gnomon.errors import DataError, ModelError
 from gnomon.files import write_atomically
 from gnomon.text.ragged import Ragged
 from gnomon.text.sentencepiece_model import BLANK, convert, symbols_of
+from gnomon.text.sources import tag_problems
 
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(len(SPECIALS))
@@ -42,7 +44,8 @@ _MARK = "\x01"  # likewise: ends a word that stands alone, see `_with_whole_word
 _DROPPED = (_GAP, _MARK)
 _ENDLESS = 1000  # characters
 _ENDLESS_WORD = re.compile(rf"\S{{{_ENDLESS}}}")
-_RESERVED = r"<(?=(?:pad|unk|s|/s|0x[0-9A-F]{2})>)"
+_RESERVED_NAMES = "pad|unk|s|/s|0x[0-9A-F]{2}"
+_RESERVED = rf"<(?=(?:{_RESERVED_NAMES})>)"
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
 
 
@@ -81,12 +84,13 @@ class TokenizerConfig:
             key: value for key, value in asdict(self).items() if not key.startswith("bpe_dropout")
         }
 
-    def problems(self) -> list[str]:
+    def problems(self, num_tags: int = 0) -> list[str]:
         """Return every rule broken across fields; empty if all is well."""
         found = []
-        if self.vocab_size <= self.num_reserved:
+        if self.vocab_size <= self.num_reserved + num_tags:
             found.append(
-                f"tokenizer.vocab_size must be above {self.num_reserved} (special and byte ids), "
+                f"tokenizer.vocab_size must be above {self.num_reserved + num_tags} (special and "
+                f"byte ids{', tags' if num_tags else ''}), "
                 f"is {self.vocab_size}: raise it to some thousands"
             )
         if self.vocab_size > 1 << 24:
@@ -168,10 +172,13 @@ class Tokenizer:
         self._serialized = serialized
         self._symbols = symbols_of(serialized)
         self.vocab_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        self._tags = _tags_in(serialized)
         self.fingerprint = hashlib.sha256(serialized.encode()).hexdigest()
 
     @classmethod
-    def train(cls, lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    def train(
+        cls, lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()
+    ) -> Tokenizer:
         """Learn a vocabulary from lines; the same lines give the same bytes on disk.
 
         The vocabulary may come out smaller than `config.vocab_size` where the text does not
@@ -180,18 +187,19 @@ class Tokenizer:
         Args:
             lines: the training text; a one-shot iterator is kept in memory, as it is read twice.
             config: see `TokenizerConfig`.
+            tags: names such as "<2de>" that get an id each, behind those of bytes.
 
         Raises:
             DataError: the text holds nothing to learn from.
         """
-        if problems := config.problems():
+        if problems := config.problems(len(tags)) + tag_problems(tags):
             raise DataError("the tokenizer's options must fit together", seen="; ".join(problems))
         normalizer = _normalizer(config)
         lines = rereadable(lines)
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(normalizer.normalize_str(line))
-        alphabet = _alphabet(counts, config)
+        alphabet = _alphabet(counts, config, tags)
         if not alphabet - {" "}:
             raise DataError(
                 "a tokenizer needs text to learn from",
@@ -206,8 +214,8 @@ class Tokenizer:
             for line in map(normalizer.normalize_str, lines)
         )
         learn = _learn_bpe if config.kind == "bpe" else _learn_unigram
-        model = learn(text, sorted(alphabet), config)
-        return cls(_assemble(model, config))
+        model = learn(text, sorted(alphabet), config, tags)
+        return cls(_assemble(model, config, tags))
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
@@ -226,6 +234,27 @@ class Tokenizer:
     def save(self, path: str | Path) -> None:
         """Write a `tokenizer.json`, which any program built on `tokenizers` reads."""
         write_atomically(Path(path), self._serialized)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Names that the vocabulary holds as tags."""
+        return tuple(self._tags)
+
+    def tag_ids(self, tags: Sequence[str]) -> list[int]:
+        """Return the ids of some tags, to be put in front of a source's ids.
+
+        Raises:
+            DataError: the vocabulary holds no such tag.
+        """
+        if unknown := [tag for tag in tags if tag not in self._tags]:
+            raise DataError(
+                "a tag must be one that the model was trained with",
+                seen=", ".join(unknown),
+                mend=f"tags of this model: {', '.join(self._tags)}"
+                if self._tags
+                else "this model has none: translate without",
+            )
+        return [self._tags[tag] for tag in tags]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without begin and end.
@@ -286,7 +315,7 @@ class Tokenizer:
         return [encoding.offsets for encoding in encodings]
 
     def decode(self, ids: Iterable[Sequence[int]]) -> list[str]:
-        """Return the text of each id sequence; padding, begin and end vanish, unknown is "\\ufffd".
+        """Return the text of each id sequence: specials and tags vanish, unknown is "\\ufffd".
 
         Raises:
             ModelError: an id is outside the vocabulary, so model and tokenizer do not belong
@@ -336,16 +365,30 @@ def _normalizer(config: TokenizerConfig) -> Any:
     return normalizers.Sequence(steps)
 
 
-def _pre_tokenizer(config: TokenizerConfig, *first: str) -> Any:
+def _alternatives(tags: Sequence[str]) -> str:
+    """A pattern for what stands between the brackets of a tag, "" or "|2de|2fr"."""
+    return "".join("|" + re.escape(tag[1:-1]) for tag in tags)
+
+
+def _tags_in(serialized: str) -> dict[str, int]:
+    """The tags of a `tokenizer.json`, listed where its format has special tokens that are put in
+    front of a text; gnomon's template puts none there, as not every text gets the same."""
+    template = json.loads(serialized).get("post_processor") or {}
+    listed = template.get("special_tokens", {}).items()
+    return dict(sorted(((tag, about["ids"][0]) for tag, about in listed), key=lambda item: item[1]))
+
+
+def _pre_tokenizer(config: TokenizerConfig, tags: Sequence[str], *first: str) -> Any:
     """Cut text where no piece may reach across: between words, scripts, numbers, punctuation."""
+    reserved = rf"<(?=(?:{_RESERVED_NAMES}{_alternatives(tags)})>)"
     pattern = "|".join(
         (
             *first,
-            _RESERVED,
+            reserved,
             rf"[{_UNSPACED}]+",
             rf" ?(?:(?![{_UNSPACED}])[\p{{L}}\p{{M}}])+",
             r"\p{N}" if config.split_digits else r" ?\p{N}+",
-            rf" ?(?:(?!{_RESERVED})[^\s\p{{L}}\p{{M}}\p{{N}}])+",
+            rf" ?(?:(?!{reserved})[^\s\p{{L}}\p{{M}}\p{{N}}])+",
             r"\s+(?!\S)",  # all but the last of several blanks: that one belongs to the next word
             r"\s",
         )
@@ -353,9 +396,9 @@ def _pre_tokenizer(config: TokenizerConfig, *first: str) -> Any:
     return pre_tokenizers.Split(tokenizers.Regex(pattern), behavior="isolated")
 
 
-def _alphabet(counts: Counter[str], config: TokenizerConfig) -> set[str]:
+def _alphabet(counts: Counter[str], config: TokenizerConfig, tags: Sequence[str]) -> set[str]:
     """Choose the characters that get ids of their own, most frequent first."""
-    room = config.vocab_size - config.num_reserved
+    room = config.vocab_size - config.num_reserved - len(tags)
     # With bytes to fall back on, half the room is kept for pieces of several characters: Chinese
     # has thousands of characters, and most of them are rarer than most words. The unigram trainer
     # never ends where single characters fill the room.
@@ -365,11 +408,14 @@ def _alphabet(counts: Counter[str], config: TokenizerConfig) -> set[str]:
     return {character for character, _ in frequent[:limit]} - {*_DROPPED}
 
 
-def _learn_bpe(text: Iterable[str], alphabet: list[str], config: TokenizerConfig) -> dict[str, Any]:
+def _learn_bpe(
+    text: Iterable[str], alphabet: list[str], config: TokenizerConfig, tags: Sequence[str]
+) -> dict[str, Any]:
+    reserved = _reserved(config, tags)
     scratch = tokenizers.Tokenizer(models.BPE())
-    scratch.pre_tokenizer = _pre_tokenizer(config)
+    scratch.pre_tokenizer = _pre_tokenizer(config, tags)
     trainer = trainers.BpeTrainer(
-        vocab_size=config.vocab_size - config.num_reserved,
+        vocab_size=config.vocab_size - len(reserved),
         min_frequency=config.min_frequency,
         max_token_length=MAX_PIECE_LENGTH,
         # Both are needed to have exactly this alphabet: the trainer would add "\n" by itself.
@@ -380,8 +426,8 @@ def _learn_bpe(text: Iterable[str], alphabet: list[str], config: TokenizerConfig
     scratch.train_from_iterator(text, trainer)
     learned = json.loads(scratch.to_str())["model"]
     pieces = sorted(learned["vocab"], key=learned["vocab"].__getitem__)
-    vocab = {piece: index for index, piece in enumerate((*_reserved(config), *pieces))}
-    assert len(vocab) == config.num_reserved + len(pieces), "a learned piece spells a reserved name"
+    vocab = {piece: index for index, piece in enumerate((*reserved, *pieces))}
+    assert len(vocab) == len(reserved) + len(pieces), "a learned piece spells a reserved name"
     return {
         "type": "BPE",
         "unk_token": SPECIALS[UNK_ID],
@@ -392,19 +438,20 @@ def _learn_bpe(text: Iterable[str], alphabet: list[str], config: TokenizerConfig
 
 
 def _learn_unigram(
-    text: Iterable[str], alphabet: list[str], config: TokenizerConfig
+    text: Iterable[str], alphabet: list[str], config: TokenizerConfig, tags: Sequence[str]
 ) -> dict[str, Any]:
+    reserved = _reserved(config, tags)
     scratch = tokenizers.Tokenizer(models.Unigram())
-    scratch.pre_tokenizer = _pre_tokenizer(config, rf"\A[^{_MARK}]+{_MARK}\z")
+    scratch.pre_tokenizer = _pre_tokenizer(config, tags, rf"\A[^{_MARK}]+{_MARK}\z")
     trainer = trainers.UnigramTrainer(
-        vocab_size=config.vocab_size - config.num_reserved + len(_DROPPED),
+        vocab_size=config.vocab_size - len(reserved) + len(_DROPPED),
         initial_alphabet=alphabet,
         max_piece_length=MAX_PIECE_LENGTH,
         unk_token=None,
         show_progress=False,
     )
     try:
-        scratch.train_from_iterator(_with_whole_words(text, config), trainer)
+        scratch.train_from_iterator(_with_whole_words(text, config, tags), trainer)
     except Exception as error:  # the Rust side raises bare Exception
         raise DataError(
             "a unigram vocabulary needs more text, or room for all its characters",
@@ -413,7 +460,7 @@ def _learn_unigram(
         ) from error
     learned = json.loads(scratch.to_str())["model"]["vocab"]
     pieces = _in_fixed_order([(piece, score) for piece, score in learned if piece not in _DROPPED])
-    vocab = [(name, 0.0) for name in _reserved(config)] + pieces
+    vocab = [(name, 0.0) for name in reserved] + pieces
     assert len(dict(vocab)) == len(vocab), "a learned piece spells a reserved name"
     return {
         "type": "Unigram",
@@ -423,14 +470,16 @@ def _learn_unigram(
     }
 
 
-def _with_whole_words(text: Iterable[str], config: TokenizerConfig) -> Iterator[str]:
+def _with_whole_words(
+    text: Iterable[str], config: TokenizerConfig, tags: Sequence[str]
+) -> Iterator[str]:
     """Give the text, then each repeated word of it once more with a mark at its end.
 
     The trainer takes as candidates only what is followed by two different things, and it looks
     at each distinct word once. A word that is part of no other word would never be one piece
     (on Multi30k that costs 18 % more tokens).
     """
-    words = _pre_tokenizer(config)
+    words = _pre_tokenizer(config, tags)
     counts: Counter[str] = Counter()
     for line in text:
         counts.update(word for word, _ in words.pre_tokenize_str(line))
@@ -456,24 +505,29 @@ def _in_fixed_order(learned: list[tuple[str, float]]) -> list[tuple[str, float]]
     return sorted(fixed, key=lambda item: (-item[1], item[0]))
 
 
-def _reserved(config: TokenizerConfig) -> tuple[str, ...]:
-    return SPECIALS + (BYTES if config.byte_fallback else ())
+def _reserved(config: TokenizerConfig, tags: Sequence[str]) -> tuple[str, ...]:
+    return (*SPECIALS, *(BYTES if config.byte_fallback else ()), *tags)
 
 
-def _assemble(model: dict[str, Any], config: TokenizerConfig) -> str:
+def _assemble(model: dict[str, Any], config: TokenizerConfig, tags: Sequence[str]) -> str:
     """Return the text of the `tokenizer.json` around a learned model."""
     shell = tokenizers.Tokenizer(models.BPE())
     shell.normalizer = _normalizer(config)
-    shell.pre_tokenizer = _pre_tokenizer(config)
+    shell.pre_tokenizer = _pre_tokenizer(config, tags)
     shell.decoder = decoders.Sequence(
         [
             decoders.Replace(SPECIALS[UNK_ID], "\ufffd"),
-            decoders.Replace(tokenizers.Regex(r"\A<(?:pad|s|/s)>\z"), ""),
+            decoders.Replace(tokenizers.Regex(rf"\A<(?:pad|s|/s{_alternatives(tags)})>\z"), ""),
             decoders.ByteFallback(),
             decoders.Fuse(),
             decoders.Strip(" ", 1, 0),
         ]
     )
+    if tags:
+        shell.post_processor = processors.TemplateProcessing(
+            single="$A",
+            special_tokens=[(tag, config.num_reserved + i) for i, tag in enumerate(tags)],
+        )
     whole = json.loads(shell.to_str())
     whole["model"] = model
     return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"

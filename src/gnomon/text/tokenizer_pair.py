@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -25,17 +25,39 @@ class TokenizerPair:
 
     @classmethod
     def train(
-        cls, sources: Iterable[str], targets: Iterable[str], config: TokenizerConfig
+        cls,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        config: TokenizerConfig,
+        tags: Sequence[str] = (),
     ) -> TokenizerPair:
         """Learn one vocabulary from both sides, or one from each, as `config.joint` says.
+
+        Args:
+            sources, targets: texts, without tags.
+            config: see `TokenizerConfig`.
+            tags: what may stand in front of a source.
 
         Raises:
             DataError: a side holds nothing to learn from.
         """
         if config.joint:
-            both = Tokenizer.train(_OneAfterOther(sources, targets), config)
+            both = Tokenizer.train(_OneAfterOther(sources, targets), config, tags)
             return cls(both, both)
-        return cls(Tokenizer.train(sources, config), Tokenizer.train(targets, config))
+        return cls(Tokenizer.train(sources, config, tags), Tokenizer.train(targets, config))
+
+    def encode_sources(
+        self, texts: Sequence[str], tags: Sequence[Sequence[str]]
+    ) -> list[list[int]]:
+        """Return the ids of each source behind those of its tags, without end of sentence.
+
+        Raises:
+            DataError: an unknown tag, or a text that no encoding can carry.
+        """
+        # Few combinations, many texts: each combination is looked up once.
+        prefixes = {some: self.source.tag_ids(some) for some in set(map(tuple, tags))}
+        encoded = self.source.encode(texts)
+        return [[*prefixes[tuple(some)], *ids] for some, ids in zip(tags, encoded, strict=True)]
 
     @classmethod
     def open(cls, source: str | Path, target: str | Path | None = None) -> TokenizerPair:

@@ -1,0 +1,98 @@
+"""Recipes of schema version 1 keep working; sources are read, checked and written as tables."""
+
+import pytest
+
+from gnomon.errors import RecipeError
+from gnomon.recipes import difference, load_recipe, recipe_from_tree, to_toml
+
+SOURCES = """
+[[data.sources]]
+source = "a.en"
+target = "a.de"
+tags = ["<2de>"]
+weight = 0.5
+
+[[data.sources]]
+name = "French"
+pairs = "b.jsonl"
+source_field = "en"
+tags = ["<2fr>"]
+
+[[data.valid]]
+pairs = "/v.tsv"
+tags = ["<2de>"]
+"""
+
+
+@pytest.mark.parametrize("version", ["", "schema_version = 1\n"])
+def test_recipes_that_name_tsv_files_keep_working(tmp_path, version):
+    old = tmp_path / "old.toml"
+    old.write_text(f'{version}[data]\ntsv = "a.tsv"\nvalid_tsv = "/b"\ntest_tsv = "c"\n')
+    recipe = load_recipe(old)
+    data = recipe.data
+    assert data.pairs == str(tmp_path / "a.tsv")
+    assert (data.valid_pairs, data.test_pairs) == ("/b", str(tmp_path / "c"))
+    assert recipe.schema_version == 2
+    new = tmp_path / "new.toml"
+    new.write_text(to_toml(recipe))
+    assert difference(load_recipe(new), recipe) == []
+
+
+def test_overrides_may_use_the_old_name(tmp_path):
+    assert load_recipe("tiny", ["data.tsv=/x"]).data.pairs == "/x"
+    old = tmp_path / "old.toml"
+    old.write_text('[data]\ntsv = "a.tsv"\n')
+    assert load_recipe(old, ["data.pairs=/y"]).data.pairs == "/y"
+    assert load_recipe(old, (), {"data.pairs": None}).data.pairs is None
+
+
+def test_the_old_name_is_unknown_in_the_new_version():
+    with pytest.raises(RecipeError, match="no key 'tsv'"):
+        recipe_from_tree({"schema_version": 2, "data": {"tsv": "a"}})
+    with pytest.raises(RecipeError, match=r"is now data\.pairs"):
+        recipe_from_tree({"data": {"tsv": "a", "pairs": "b"}})
+
+
+def test_sources_round_trip(tmp_path):
+    file = tmp_path / "r.toml"
+    file.write_text(SOURCES)
+    recipe = load_recipe(file)
+    first, second = recipe.data.sources
+    assert first.files == (str(tmp_path / "a.en"), str(tmp_path / "a.de"))
+    assert (first.tags, first.weight) == (("<2de>",), 0.5)
+    assert (second.name, second.pairs) == ("French", str(tmp_path / "b.jsonl"))
+    assert recipe.data.valid[0].pairs == "/v.tsv"
+    assert recipe.data.tags == ("<2de>", "<2fr>")
+    again = tmp_path / "elsewhere" / "r.toml"
+    again.parent.mkdir()
+    again.write_text(to_toml(recipe))
+    assert load_recipe(again) == recipe
+
+
+def test_differences_name_the_source(tmp_path):
+    file = tmp_path / "r.toml"
+    file.write_text(SOURCES)
+    one = load_recipe(file)
+    file.write_text(SOURCES.replace("0.5", "2.0"))
+    assert difference(one, load_recipe(file)) == ["data.sources.0.weight: 0.5 → 2.0"]
+
+
+def test_unknown_keys_and_broken_rules_of_a_source_are_named(tmp_path):
+    file = tmp_path / "r.toml"
+    file.write_text(SOURCES.replace("weight", "wieght"))
+    with pytest.raises(RecipeError, match="no key 'wieght'; mend: did you mean weight"):
+        load_recipe(file)
+    file.write_text(SOURCES.replace('["<2de>"]', '["de"]'))
+    with pytest.raises(RecipeError, match=r"data\.sources\[0\]\.tags: 'de' is no tag"):
+        load_recipe(file)
+
+
+def test_the_users_own_files_replace_the_recipes_sources(tmp_path):
+    from gnomon import api
+
+    file = tmp_path / "r.toml"
+    file.write_text(SOURCES)
+    data = api.read_recipe(file, data="mine.tsv").data
+    assert (data.sources, data.valid, data.test) == ((), (), ())
+    assert data.pairs is not None
+    assert data.pairs.endswith("mine.tsv")
