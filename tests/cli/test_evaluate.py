@@ -124,3 +124,32 @@ def test_mistakes(trained_run: TrainedRun, arguments: list[str], named: str) -> 
     real = [str(trained_run.path) if one == "MODEL" else one for one in arguments]
     with pytest.raises(GnomonError, match=named):
         gnomon(*real)
+
+
+def test_training_ends_with_the_scores_of_its_test_text(
+    trained_run: TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test.tsv").write_text("123\t321\n4567\t7654\n")
+    monkeypatch.chdir(tmp_path)
+    command = ["train", trained_run.recipe, "--data", trained_run.data, "--run", "run"]
+    command += ["--set", "training.max_steps=3", "--set", "data.test_tsv=test.tsv"]
+    done = gnomon(*command)
+    assert done.exit_code == 0, done.output
+    assert "test.tsv, 2 lines, step-00000003:" in done.stderr
+    assert "|tok:13a|" in done.stderr
+    (report,) = (tmp_path / "run" / "evaluations").glob("*.json")
+    assert f"report: {report.relative_to(tmp_path)}" in done.stderr.replace(f"{tmp_path}/", "")
+    before = report.stat().st_mtime_ns
+    again = gnomon(*command)
+    assert "test.tsv, 2 lines" in again.stderr
+    assert report.stat().st_mtime_ns == before
+
+
+def test_an_average_does_not_inherit_scores(run: Path) -> None:
+    from gnomon import api
+
+    api.evaluate(run, settings={"resamples": 0})
+    api.evaluate(run, settings={"resamples": 0}, checkpoint="last")
+    card = api.average([run], last=2) / "README.md"
+    assert "## Scores" not in card.read_text()
+    assert "mean of" in card.read_text()

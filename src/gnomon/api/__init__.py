@@ -5,12 +5,13 @@ from gnomon.api.curves import CurveVerdict, check_curve, save_curve
 from gnomon.api.evaluate import evaluate, evaluate_files
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
-from gnomon.api.runs import RunComparison, RunSummary, compare_runs, list_runs
+from gnomon.api.runs import RunComparison, RunScores, RunSummary, compare_runs, list_runs, scores_of
 from gnomon.api.train import Training, prepare, read_recipe, train
 
 __all__ = [
     "CurveVerdict",
     "RunComparison",
+    "RunScores",
     "RunSummary",
     "Training",
     "average",
@@ -25,5 +26,6 @@ __all__ = [
     "prepare",
     "read_recipe",
     "save_curve",
+    "scores_of",
     "train",
 ]

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.api.claim import read_run_recipe
+from gnomon.api.evaluate import evaluate
+from gnomon.api.load import model_folder
 from gnomon.errors import GnomonError, RunError
 from gnomon.evaluation import Comparison, EvaluationConfig, measures_of, paired_bootstrap
 from gnomon.recipes import Recipe, difference
@@ -145,6 +147,22 @@ def read_evaluations(run: str | Path) -> Iterator[RunScores]:
                 scores={score["name"]: score["value"] for score in scores},
                 signatures={score["name"]: score["signature"] for score in scores},
             )
+
+
+def scores_of(run: str | Path) -> RunScores:
+    """The newest scores of a run's best checkpoint on the run's own test text.
+
+    Where there are none yet, it is evaluated now.
+
+    Raises:
+        GnomonError: see `evaluate`.
+    """
+    folder = model_folder(run)
+    for stored in read_evaluations(run):
+        if stored.path.name.startswith(f"{folder.name}-test-"):
+            return stored
+    report = Path(evaluate(folder).about["report"])
+    return next(one for one in read_evaluations(run) if one.path.name == report.name)
 
 
 def compare_runs(paths: Sequence[str | Path]) -> RunComparison:

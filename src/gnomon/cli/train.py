@@ -11,6 +11,7 @@ from gnomon.cli import options
 from gnomon.cli.console import console, say
 
 if TYPE_CHECKING:
+    from gnomon.api import Training
     from gnomon.tasks import TranslationTask
 
 
@@ -48,6 +49,8 @@ def train(
     )
     outcome = training.outcome
     if outcome.finished:
+        _say_expected(training)
+        _say_scores(training)
         say(f"next: gnomon evaluate {training.run}")
         say(f"      gnomon translate {training.run} < input.txt")
     raise typer.Exit(outcome.exit_code)
@@ -62,3 +65,39 @@ def _check(task: TranslationTask) -> None:
     say(f"{len(checks) - len(failed)} of {len(checks)} sanity checks hold")
     for check in failed:
         console().print(f"not so: {check.title} ({check.evidence})", style="yellow", markup=False)
+
+
+def _say_expected(training: Training) -> None:
+    """Whether the run kept to the curve that ships with its preset, where there is one."""
+    from gnomon import api
+
+    found = api.check_curve(training.run)
+    if found.verdict is not None:
+        console().print(
+            found.sentence,
+            style="" if found.passed else "yellow",
+            markup=False,
+            highlight=False,
+        )
+
+
+def _say_scores(training: Training) -> None:
+    """Scores of the test text, if the recipe names one, and where the report is.
+
+    Training is done and safe by now: what goes wrong here is said and does not make it fail.
+    """
+    from gnomon import api
+    from gnomon.errors import GnomonError
+
+    data = training.recipe.data
+    if data.test_source is None and data.test_tsv is None:
+        return
+    try:
+        scores = api.scores_of(training.run)
+    except GnomonError as error:
+        console().print(f"not evaluated: {error}", style="yellow", markup=False)
+        return
+    say(f"{' '.join(scores.files)}, {scores.num_lines:,} lines, {scores.checkpoint}:")
+    for name, value in scores.scores.items():
+        say(f"  {name} {value:.2f}  {scores.signatures[name]}")
+    say(f"report: {scores.path}")
