@@ -33,7 +33,8 @@ class RobustnessRow:
         num_lines: lines that the perturbation changed (all are scored), or single words.
         scores, clean: value by metric of the perturbed and of the clean sources, both compared in
             the perturbation's view (without case, without punctuation).
-        unchanged: of the changed lines, those whose output is the clean one, in that view.
+        unchanged: of the changed lines, those whose output is the clean one, in that view and
+            blanks at the ends aside.
         empty, truncated: of the changed lines.
         figures: further shares of this perturbation, by name.
     """
@@ -104,7 +105,7 @@ def _perturbed(
         num_lines=len(changed),
         scores={score.name: score.value for score in translation_scores(seen, wanted, config)},
         clean={score.name: score.value for score in translation_scores(before, wanted, config)},
-        unchanged=_share([seen[place] == before[place] for place in changed]),
+        unchanged=_share([seen[place].strip() == before[place].strip() for place in changed]),
         empty=_empty_share(outputs, [lines[place] for place in changed]),
         truncated=_truncated_share(outputs),
     )
