@@ -1,6 +1,7 @@
 """The main jobs as functions: here the rooms are wired together, for Python and command line."""
 
 from gnomon.api.average import average
+from gnomon.api.backtranslate import backtranslate
 from gnomon.api.curves import CurveVerdict, check_curve, save_curve
 from gnomon.api.evaluate import evaluate, evaluate_files
 from gnomon.api.load import load, model_folder
@@ -15,6 +16,7 @@ __all__ = [
     "RunSummary",
     "Training",
     "average",
+    "backtranslate",
     "check_curve",
     "compare_runs",
     "evaluate",

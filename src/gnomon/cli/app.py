@@ -10,6 +10,7 @@ from gnomon import __version__
 from gnomon.cli import (
     align,
     average,
+    backtranslate,
     evaluate,
     prepare,
     quickstart,
@@ -56,4 +57,5 @@ app.command("translate")(translate.translate)
 app.command("score")(score.score)
 app.command("average")(average.average)
 app.command("align")(align.align)
+app.command("backtranslate")(backtranslate.backtranslate)
 app.add_typer(recipe.app, name="recipe")

@@ -4,6 +4,12 @@ Knows nothing of optimizers, recipes or the command line.
 """
 
 from gnomon.tasks.alignment import Alignment
+from gnomon.tasks.backtranslation import (
+    BacktranslationConfig,
+    BacktranslationReport,
+    backtranslate,
+    recipe_lines,
+)
 from gnomon.tasks.card import add_scores_to_card
 from gnomon.tasks.evaluation import evaluate_translator
 from gnomon.tasks.folder import ensemble, load_translator, load_weights, save_translator
@@ -16,6 +22,8 @@ from gnomon.tasks.translator import Translation, Translator
 
 __all__ = [
     "Alignment",
+    "BacktranslationConfig",
+    "BacktranslationReport",
     "PairScore",
     "Preparation",
     "Symmetrisation",
@@ -24,11 +32,13 @@ __all__ = [
     "TranslationTask",
     "Translator",
     "add_scores_to_card",
+    "backtranslate",
     "ensemble",
     "evaluate_translator",
     "load_translator",
     "load_weights",
     "prepare_translation",
+    "recipe_lines",
     "save_translator",
     "symmetrise",
 ]

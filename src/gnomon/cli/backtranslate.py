@@ -1,0 +1,75 @@
+"""`gnomon backtranslate`: synthetic training pairs from text of the target language."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gnomon.cli import options
+from gnomon.cli.console import print_line, say
+
+if TYPE_CHECKING:
+    from gnomon.tasks import BacktranslationReport
+
+
+def backtranslate(
+    model: Annotated[
+        Path, typer.Argument(help="A run or model of the reverse direction, target to source.")
+    ],
+    mono: Annotated[
+        Path, typer.Option("--mono", help="Text of the target language, one sentence a line.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The pairs: .tsv or .jsonl, with .gz compressed.")
+    ],
+    tag: Annotated[
+        str, typer.Option(help='Tag in the recipe lines for the synthetic sources; "" for none.')
+    ] = "<bt>",
+    beam: options.BeamOption = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Sample the translations instead of searching.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="Of the samples.")] = None,
+    max_ratio: Annotated[
+        float, typer.Option(help="Drop pairs whose token counts differ by more than this factor.")
+    ] = 3.0,
+    batch_tokens: options.BatchOption = 4096,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+) -> None:
+    """Make training pairs: the translation of each line as the source, the line as the target.
+
+    Standard output gets the recipe lines that add the pairs. Stopped at any moment, the same
+    command goes on where it was.
+    """
+    from gnomon import api
+    from gnomon.tasks import recipe_lines
+
+    def progress(num_lines: int) -> None:
+        say(f"{num_lines:,} lines done")
+
+    report = api.backtranslate(
+        model,
+        mono,
+        output,
+        max_ratio=max_ratio,
+        checkpoint=checkpoint,
+        device=device,
+        batch_tokens=batch_tokens,
+        progress=progress,
+        beam=beam,
+        sample=sample or None,
+        seed=seed,
+    )
+    _tell(report, output)
+    print_line(recipe_lines(output, (tag,) if tag else ()).rstrip("\n"))
+
+
+def _tell(report: BacktranslationReport, output: Path) -> None:
+    say(f"{report.num_pairs:,} pairs from {report.num_lines:,} lines: {output}")
+    for reason, dropped in sorted(report.dropped.items()):
+        shown = ", ".join(map(str, dropped.first_lines))
+        more = " …" if dropped.count > len(dropped.first_lines) else ""
+        say(f"{dropped.count:,} left out, {reason}: lines {shown}{more}")

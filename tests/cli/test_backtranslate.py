@@ -1,0 +1,26 @@
+"""`gnomon backtranslate`: pairs into a file, recipe lines to standard output."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from test_cli import gnomon
+
+from digits import TrainedRun
+
+
+def test_pairs_and_recipe_lines(trained_run: TrainedRun, tmp_path: Path) -> None:
+    (tmp_path / "mono.txt").write_text("123\n\n45\n9876\n")
+    arguments = ("backtranslate", trained_run.path, "--mono", "mono.txt", "--max-ratio", "9")
+    done = gnomon(*arguments, "-o", "bt.tsv", "--beam", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = tomllib.loads(done.stdout.decode())
+    assert table["data"]["sources"] == [{"pairs": "bt.tsv", "tags": ["<bt>"]}]
+    assert b"from 4 lines" in done.stderr
+    assert b"1 left out, empty line: lines 2" in done.stderr
+    targets = [line.split("\t")[1] for line in (tmp_path / "bt.tsv").read_text().splitlines()]
+    assert set(targets) <= {"123", "45", "9876"}
+    again = gnomon(*arguments, "-o", "bt.tsv", cwd=tmp_path)
+    assert again.returncode == 2
+    assert b"not overwritten" in again.stderr
