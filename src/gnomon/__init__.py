@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gnomon.api import evaluate, load, train
     from gnomon.errors import GnomonError
-    from gnomon.tasks import Translation, Translator
+    from gnomon.tasks import Terminology, Translation, Translator
 
 __version__ = "0.1.0"
 
@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 # instant although torch is not.
 _HOMES = {
     "GnomonError": "gnomon.errors",
+    "Terminology": "gnomon.tasks",
     "Translation": "gnomon.tasks",
     "Translator": "gnomon.tasks",
     "evaluate": "gnomon.api",
@@ -22,7 +23,16 @@ _HOMES = {
     "train": "gnomon.api",
 }
 
-__all__ = ["GnomonError", "Translation", "Translator", "__version__", "evaluate", "load", "train"]
+__all__ = [
+    "GnomonError",
+    "Terminology",
+    "Translation",
+    "Translator",
+    "__version__",
+    "evaluate",
+    "load",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
