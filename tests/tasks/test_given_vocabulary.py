@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     )
     (tmp_path / "recipe.toml").write_text(
         DIGITS_RECIPE.replace("vocab_size = 280\nsplit_digits = true", 'model_file = "spm.model"')
-        + '[data]\ntsv = "digits.tsv"\n'
+        + '[data]\npairs = "digits.tsv"\n'
     )
     return tmp_path
 

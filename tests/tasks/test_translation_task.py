@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,18 @@ def test_training_again_gives_the_same_bits(trained_run: TrainedRun, tmp_path: P
             path / "checkpoints" / "step-00000040" / name for path in (trained_run.path, again.run)
         )
         assert one.read_bytes() == two.read_bytes(), name
+
+
+def test_two_at_once_learn_one_vocabulary(tmp_path: Path) -> None:
+    data = DataConfig(pairs=str(write_digits(tmp_path)), holdout=20)
+    said: list[str] = []
+
+    def prepare(_: int) -> str:
+        found = prepare_translation(
+            data, TokenizerConfig(vocab_size=280), tmp_path / "cache", say=said.append
+        )
+        return found.tokenizers.fingerprint
+
+    with ThreadPoolExecutor(3) as threads:
+        assert len(set(threads.map(prepare, range(3)))) == 1
+    assert sum("learning" in sentence for sentence in said) == 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnomon.errors import DataError, ModelError
-from gnomon.files import atomic_folder
+from gnomon.files import atomic_folder, lock_beside
 from gnomon.text import (
     REASONS,
     Cleaned,
@@ -181,11 +181,12 @@ def _tokenizers(
         return opened
     key = json.dumps([corpus.fingerprint, config.vocabulary_options(), *([tags] if tags else [])])
     place = cache / f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    try:
-        return TokenizerPair.load(place)
-    except ModelError:  # absent or damaged: learn it
-        say(f"learning a {config.kind} vocabulary of up to {config.vocab_size:,}")
+    with lock_beside(place):  # another process may be learning it
+        try:
+            return TokenizerPair.load(place)
+        except ModelError:  # absent or damaged
+            say(f"learning a {config.kind} vocabulary of up to {config.vocab_size:,}")
         learned = TokenizerPair.train(corpus.sources, corpus.targets, config, tags)
         with atomic_folder(place) as folder:
             learned.save(folder)
-    return TokenizerPair.load(place)
+        return TokenizerPair.load(place)
