@@ -90,7 +90,7 @@ def _say_scores(training: Training) -> None:
     from gnomon.errors import GnomonError
 
     data = training.recipe.data
-    if data.test_source is None and data.test_tsv is None:
+    if data.test_source is None and data.test_pairs is None:
         return
     try:
         scores = api.scores_of(training.run)
