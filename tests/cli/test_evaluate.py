@@ -132,7 +132,7 @@ def test_training_ends_with_the_scores_of_its_test_text(
     (tmp_path / "test.tsv").write_text("123\t321\n4567\t7654\n")
     monkeypatch.chdir(tmp_path)
     command = ["train", trained_run.recipe, "--data", trained_run.data, "--run", "run"]
-    command += ["--set", "training.max_steps=3", "--set", "data.test_tsv=test.tsv"]
+    command += ["--set", "training.max_steps=3", "--set", "data.test_pairs=test.tsv"]
     done = gnomon(*command)
     assert done.exit_code == 0, done.output
     assert "test.tsv, 2 lines, step-00000003:" in done.stderr

@@ -90,7 +90,7 @@ def _say_scores(training: Training) -> None:
     from gnomon.errors import GnomonError
 
     data = training.recipe.data
-    if data.test_source is None and data.test_pairs is None:
+    if not (data.test_source or data.test_pairs or data.test):
         return
     try:
         scores = api.scores_of(training.run)
