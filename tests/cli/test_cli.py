@@ -232,3 +232,30 @@ def test_blanks_around_a_line_stay_around_its_translation(
     (found,) = map(json.loads, done.stdout.splitlines())
     assert found["text"] == f"  {plain}"
     assert all(other["text"].startswith("  ") for other in found["alternatives"])
+
+
+def test_prepare_dry_run_looks_and_writes_nothing(trained_run: TrainedRun, tmp_path: Path) -> None:
+    data = write_digits(tmp_path)
+    with data.open("a") as file:
+        file.write("\t5\n" + "12\u2028[b]34[/b]\t4321\n")
+    command = ["prepare", trained_run.recipe, "--data", data, "--run", "run", "--dry-run"]
+    command += ["--set", "data.holdout=0"]
+    done = gnomon(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    message = " ".join(done.stderr.decode().split())
+    assert "401 of 402 training pairs would be kept, 1 of them repaired" in message
+    assert "402: 12\ufffd[b]34[/b] → 4321" in message.replace("│", "")
+    assert [path.name for path in tmp_path.iterdir()] == [data.name]
+    assert done.stdout == b""
+
+    done = gnomon(*command, "--json", "--report", "found.tsv", cwd=tmp_path)
+    found = json.loads(done.stdout)["train"]
+    assert (found["num_pairs"], found["num_kept"], found["num_repaired"]) == (402, 401, 1)
+    assert found["findings"]["empty_side"]["lines"] == [401]
+    assert found["excerpts"]["401"] == ["", "5"]
+    rows = [row.split("\t") for row in (tmp_path / "found.tsv").read_text().splitlines()]
+    assert rows[0] == ["line", "reason", "action", "detail"]
+    assert ["401", "empty_side", "drop", "source"] in rows
+    assert ["402", "control_characters", "repair", "source: U+2028"] in rows
+    assert len(rows) - 1 == sum(finding["count"] for finding in found["findings"].values())
+    assert gnomon("prepare", "tiny", "--report", "x.tsv", cwd=tmp_path).returncode == 2

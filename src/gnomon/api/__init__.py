@@ -3,6 +3,7 @@
 from gnomon.api.average import average
 from gnomon.api.backtranslate import backtranslate
 from gnomon.api.curves import CurveVerdict, check_curve, save_curve
+from gnomon.api.dry_run import Look, dry_run
 from gnomon.api.evaluate import evaluate, evaluate_files
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
@@ -11,6 +12,7 @@ from gnomon.api.train import Training, prepare, read_recipe, train
 
 __all__ = [
     "CurveVerdict",
+    "Look",
     "RunComparison",
     "RunScores",
     "RunSummary",
@@ -19,6 +21,7 @@ __all__ = [
     "backtranslate",
     "check_curve",
     "compare_runs",
+    "dry_run",
     "evaluate",
     "evaluate_files",
     "given_pairs",

@@ -6,7 +6,7 @@ This room knows text and ids. It must not know models, losses or devices beyond 
 from gnomon.text.batches import Batch, BatchPlan, collate
 from gnomon.text.cleaning import REASONS, CleaningConfig
 from gnomon.text.cleaning_controls import mend_controls
-from gnomon.text.cleaning_pass import Cleaned, clean, judge, look
+from gnomon.text.cleaning_pass import FINDINGS, Cleaned, clean, judge, look
 from gnomon.text.cleaning_report import CleaningReport
 from gnomon.text.corpus import Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
@@ -37,6 +37,7 @@ __all__ = [
     "BOS_ID",
     "BYTES",
     "EOS_ID",
+    "FINDINGS",
     "PAD_ID",
     "REASONS",
     "SPECIALS",

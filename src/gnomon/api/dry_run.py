@@ -1,0 +1,82 @@
+"""What cleaning would find in the text of a recipe, without building anything."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gnomon.files import atomic_file
+from gnomon.recipes import Recipe
+from gnomon.text import FINDINGS, CleaningReport, ParallelCorpus, judge, open_corpora
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found in each split that has text.
+
+    Attributes:
+        reports: by split ("train", "valid", "test"); only training text is ever left out.
+        excerpts: by split, source and target of the lines that a report names.
+    """
+
+    reports: dict[str, CleaningReport]
+    excerpts: dict[str, dict[int, tuple[str, str]]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            split: {
+                **report.to_dict(),
+                "num_kept": report.num_kept if split == "train" else report.num_pairs,
+                "excerpts": {str(line): texts for line, texts in self.excerpts[split].items()},
+            }
+            for split, report in self.reports.items()
+        }
+
+
+def dry_run(recipe: Recipe, *, findings: str | Path | None = None) -> Look:
+    """Read all text of a recipe and judge every pair; writes nothing but `findings`.
+
+    Args:
+        recipe: its `[data]` and `[cleaning]`; nothing else is looked at, so the limit of
+            `data.max_length` tokens, which needs a vocabulary, is not applied.
+        findings: a TSV to write, with every line of the training text that shows a reason.
+
+    Raises:
+        DataError: the text cannot be used; see `gnomon.text`.
+    """
+    corpora = open_corpora(recipe.data)
+    splits = {"train": corpora.train, "valid": corpora.valid, "test": corpora.test}
+    reports, excerpts = {}, {}
+    for split, corpus in splits.items():
+        if corpus is None:
+            continue
+        with TemporaryDirectory(prefix="gnomon-dry-run-") as folder:
+            report = reports[split] = judge(corpus, recipe.cleaning, Path(folder))
+            if split == "train" and findings is not None:
+                with atomic_file(Path(findings)) as file, (Path(folder) / FINDINGS).open("rb") as f:
+                    shutil.copyfileobj(f, file)
+        named = {line for finding in report.findings.values() for line in finding.lines}
+        excerpts[split] = _texts(corpus, named)
+    return Look(reports, excerpts)
+
+
+def _texts(corpus: ParallelCorpus, lines: set[int]) -> dict[int, tuple[str, str]]:
+    found: dict[int, tuple[str, str]] = {}
+    if not lines:
+        return found
+    last = max(lines)
+    for pair in corpus.pairs():
+        if pair.line in lines:
+            found[pair.line] = (_shortened(pair.source), _shortened(pair.target))
+        if pair.line >= last:
+            break
+    return found
+
+
+def _shortened(text: str, length: int = 60) -> str:
+    shown = text if len(text) <= length else text[: length - 1] + "…"
+    return "".join(char if char.isprintable() else "\ufffd" for char in shown)
