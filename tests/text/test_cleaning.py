@@ -213,6 +213,12 @@ def test_languages(tmp_path):
         look(corpus_of(tmp_path, pairs), CleaningConfig(source_language="english"))
 
 
+def test_stray_bytes_of_another_encoding_are_damage_too(tmp_path):
+    report = look(corpus_of(tmp_path, [("program", "禀\x8b序"), ("a\x85house", "Haus")]), DEFAULT)
+    assert report.findings["encoding_damage"].lines == [1]
+    assert report.findings["control_characters"].lines == [1, 2]
+
+
 def test_thresholds_count(tmp_path):
     pairs = [(NINE, "eins zwei"), ("no no no no no no", "nein"), ("abc 123456", "Haus")]
     corpus = corpus_of(tmp_path, pairs)

@@ -20,9 +20,10 @@ from gnomon.text.corpus import Pair
 _MIN_DIFFERENCE = 5  # words by which sides must differ before their ratio says anything
 _MIN_SHARE_OF_SCRIPT = 0.5
 # UTF-8 that was read as Latin-1 or Windows-1252: a lead byte as a letter, then what the following
-# byte became. "Ã" before a small letter or a quotation mark is a Portuguese word and not taken.
+# byte became; or a C1 control, which nobody writes but for U+0085. "Ã" before a small letter or a
+# quotation mark is a Portuguese word and not taken.
 _MOJIBAKE = re.compile(
-    "[ÃÂ][¡-ª¬-º¼-¿]|[Â-ô][\u0080-\u009f]|â€[\u2018-\u203a™¢œž]|(?:[ÐÑØÙ][\u00a0-\u00bf]){2}"
+    "[ÃÂ][¡-ª¬-º¼-¿]|[\u0080-\u0084\u0086-\u009f]|â€[\u2018-\u203a™¢œž]|(?:[ÐÑØÙ][\u00a0-\u00bf]){2}"
 )
 _MOJIBAKE_LEADS = ("Ã", "Â", "â€", "Ð", "Ñ", "Ø", "Ù")
 

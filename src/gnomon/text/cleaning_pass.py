@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -167,7 +168,9 @@ class _Judging:
         for reason, filter_ in FILTERS.items():
             action = self.config.action(reason)
             seen: set[int] = set()
-            for row, detail in filter_(chunk, self.config):
+            # One side after the other is how filters look; in the order of the lines is how
+            # people read.
+            for row, detail in sorted(filter_(chunk, self.config), key=itemgetter(0)):
                 if row in empty:
                     continue
                 self._note(reason, action, pairs[row].line, detail, again=row in seen)
