@@ -218,15 +218,15 @@ class _Judging:
 
 
 def _keys(pairs: list[Pair], states: NDArray[np.uint8]) -> dict[str, NDArray[np.uint64]]:
-    """Hashes of the pairs and their sides; of text that is the same after repair they differ.
+    """Hashes of the pairs and their sides; under other tags a text is another one.
 
     Python's own hash of a text differs from process to process, but not which texts are equal.
     """
     num_pairs = len(pairs)
     keys = {
-        "duplicate_pair": (hash((p.source, p.target)) for p in pairs),
-        "duplicate_source": (hash(p.source) for p in pairs),
-        "duplicate_target": (hash(p.target) for p in pairs),
+        "duplicate_pair": (hash((p.source, p.target, p.tags)) for p in pairs),
+        "duplicate_source": (hash((p.source, p.tags)) for p in pairs),
+        "duplicate_target": (hash((p.target, p.tags)) for p in pairs),
     }
     arrays = {}
     for name, values in keys.items():
