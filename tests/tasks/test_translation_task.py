@@ -165,3 +165,16 @@ def test_two_at_once_learn_one_vocabulary(tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as threads:
         assert len(set(threads.map(prepare, range(3)))) == 1
     assert sum("learning" in sentence for sentence in said) == 1
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_noticed(trained_run: TrainedRun, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained_run.path / "checkpoints" / "step-00000040", folder)
+    gnomon.load(folder)
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-100] ^= 1
+    (folder / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ModelError, match="as they were written"):
+        gnomon.load(folder)
+    (folder / "training.json").unlink()  # a model folder without a checksum is taken as it is
+    gnomon.load(folder)

@@ -9,7 +9,7 @@ from gnomon.decoding import Combination
 from gnomon.errors import ModelError, RecipeError
 from gnomon.tasks import Translator, load_translator
 from gnomon.tasks import ensemble as together
-from gnomon.training import RunFolder, choose_device
+from gnomon.training import RunFolder, check_weights, choose_device
 
 
 def load(
@@ -31,16 +31,17 @@ def load(
         combination: "mean" of the models' probabilities, or "log_mean", of their logarithms.
 
     Raises:
-        ModelError: no model there, a damaged one, or one with another vocabulary.
+        ModelError: no model there, a damaged one (a checkpoint's weights are compared with their
+            checksum, 0.6 s a gigabyte), or one with another vocabulary.
         RecipeError: no such combination.
         RunError: the run has no such checkpoint.
     """
     if combination not in ("mean", "log_mean"):
         raise RecipeError("combination is mean or log_mean", seen=combination)
-    found = [
-        load_translator(model_folder(each, checkpoint), choose_device(device))
-        for each in (path, *ensemble)
-    ]
+    folders = [model_folder(each, checkpoint) for each in (path, *ensemble)]
+    for folder in folders:
+        check_weights(folder)
+    found = [load_translator(folder, choose_device(device)) for folder in folders]
     return together(found, combination)
 
 

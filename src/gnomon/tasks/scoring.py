@@ -12,6 +12,7 @@ import torch
 from gnomon.errors import DataError, ModelError
 from gnomon.tasks.likelihood import encoded_pairs, pair_losses
 from gnomon.tasks.tags import Tags
+from gnomon.text import mend_controls
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translator
@@ -55,8 +56,7 @@ def score_pairs(
             seen=f"{len(sources)} sources, {len(targets)} targets",
             mend="give as many of the one as of the other",
         )
-    targets = [" ".join(text.split("\n")) for text in targets]
-    sources = [" ".join(text.split("\n")) for text in sources]
+    sources, targets = ([mend_controls(text) for text in side] for side in (sources, targets))
     pairs = encoded_pairs(translator, sources, targets, tags)
     reach = translator.reach
     results: dict[int, PairScore] = {}

@@ -6,6 +6,7 @@ here may import a room that lies above (recipes, api, cli).
 """
 
 from gnomon.training.averaging import Average, AveragingConfig, write_mean, write_record
+from gnomon.training.checkpoint import check_weights
 from gnomon.training.config import TrainingConfig
 from gnomon.training.events import (
     AverageRecord,
@@ -49,6 +50,7 @@ __all__ = [
     "TrainingConfig",
     "ValidationRecord",
     "check_sanity",
+    "check_weights",
     "choose_device",
     "read_metrics",
     "write_mean",

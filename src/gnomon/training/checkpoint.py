@@ -15,8 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gnomon.errors import RunError
+from gnomon.errors import ModelError, RunError
 from gnomon.files import atomic_folder, sha256_of
+from gnomon.model.io import WEIGHTS_FILE
 from gnomon.training.state import TrainingState
 from gnomon.training.task import Task
 
@@ -199,3 +200,25 @@ class Checkpoints:
                 mend="use the gnomon that wrote it, or a newer one",
             )
         return record
+
+
+def check_weights(folder: Path) -> None:
+    """Compare the weights of a checkpoint with the checksum that was written with them.
+
+    A model folder that is no checkpoint has no checksum; nothing is checked there.
+
+    Raises:
+        ModelError: they differ: the file was damaged or exchanged.
+    """
+    try:
+        record = json.loads((folder / _RECORD).read_text("utf-8"))
+        expected = record["files"][WEIGHTS_FILE]
+        found = sha256_of(folder / WEIGHTS_FILE)
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # what is missing or unreadable is told by whoever needs it
+    if found != expected:
+        raise ModelError(
+            "a checkpoint's weights must be as they were written",
+            seen=f"{folder / WEIGHTS_FILE} is damaged or was exchanged",
+            mend="use another checkpoint (--checkpoint last), or take the file from a backup",
+        )
