@@ -167,3 +167,16 @@ def test_recipe_lines_are_toml() -> None:
     table = tomllib.loads(recipe_lines(Path('a "b".tsv'), ("<bt>",)))
     assert table == {"data": {"sources": [{"pairs": 'a "b".tsv', "tags": ["<bt>"]}]}}
     assert "tags" not in recipe_lines(Path("x"), ())
+
+
+def test_samples_do_not_depend_on_chunks_or_stops(
+    translator: Translator, mono: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = {"sample": True, "seed": 5}
+    run(translator, mono, tmp_path / "a.tsv", search=search)
+    monkeypatch.setattr(module, "CHUNK", 4)
+    run(translator, mono, tmp_path / "b.tsv", search=search)
+    run(translator, mono, tmp_path / "c.tsv", search=search | {"seed": 6})
+    a, b, c = ((tmp_path / f"{name}.tsv").read_bytes() for name in "abc")
+    assert a == b
+    assert a != c

@@ -120,3 +120,15 @@ def test_training_mode_comes_back(trained_run: TrainedRun) -> None:
     translator.model.train()
     translator.score(["1"], ["1"])
     assert translator.model.training
+
+
+def test_an_ensemble_is_scored_as_it_translates(trained_run: TrainedRun) -> None:
+    checkpoints = sorted((trained_run.path / "checkpoints").glob("step-*"))
+    together = gnomon.load(checkpoints[0], ensemble=[checkpoints[-1]])
+    sources = trained_run.sources[:6]
+    found = together.translate(sources)
+    scores = together.score(sources, [translation.text for translation in found])
+    alone = gnomon.load(checkpoints[0]).score(sources, [item.text for item in found])
+    for translation, score, other in zip(found, scores, alone, strict=True):
+        assert score.log_prob == pytest.approx(translation.log_prob, rel=1e-4)
+        assert score.log_prob != pytest.approx(other.log_prob, rel=1e-4)

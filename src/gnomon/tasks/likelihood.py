@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gnomon.decoding import combined
+from gnomon.decoding import Combination, combined
 from gnomon.model import Transformer
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.tags import Tags, tags_of_each
@@ -72,25 +72,28 @@ def pair_losses(
     """
     lengths = [pair.length for pair in pairs]
     order = longest_first(range(len(pairs)), lengths)
-    models, device = translator.models, translator.device
-    were_training = [model.training for model in models]
-    for model in models:
+    were_training = [model.training for model in translator.models]
+    for model in translator.models:
         model.eval()
     try:
         for batch in batches(order, lengths, batch_tokens):
-            source = padded([pairs[place].source for place in batch]).to(device)
-            target = padded([pairs[place].target for place in batch]).to(device)
+            source = padded([pairs[place].source for place in batch]).to(translator.device)
+            target = padded([pairs[place].target for place in batch]).to(translator.device)
             inputs, labels = target[:, :-1], target[:, 1:]
             keep = labels != PAD_ID
-            log_probs = [
-                predict(model, source, inputs, keep).float().log_softmax(-1) for model in models
-            ]
-            together = combined(log_probs, translator.combination)
-            losses = -together.gather(1, labels[keep].unsqueeze(1)).squeeze(1)
-            yield batch, keep.sum(1), losses
+            logits = [predict(model, source, inputs, keep) for model in translator.models]
+            yield batch, keep.sum(1), _losses(logits, labels[keep], translator.combination)
     finally:
-        for model, was_training in zip(models, were_training, strict=True):
+        for model, was_training in zip(translator.models, were_training, strict=True):
             model.train(was_training)
+
+
+def _losses(logits: Sequence[Tensor], labels: Tensor, combination: Combination) -> Tensor:
+    """−log p fp32 [M] of the labels [M] by one model's logits [M, V], or several models'."""
+    if len(logits) == 1:
+        return torch.nn.functional.cross_entropy(logits[0].float(), labels, reduction="none")
+    log_probs = combined([each.float().log_softmax(-1) for each in logits], combination)
+    return -log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)
 
 
 def summed_nll(
