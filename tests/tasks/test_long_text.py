@@ -89,6 +89,12 @@ def test_one_truncated_part_makes_the_whole_truncated(translator: Translator) ->
     )
     assert found.num_parts == 3
     assert found.truncated
+    plan = Plan(["1. 2. 3."], translator.tokenizers.source, "always", None)
+    apart = [Translation(text, -1, -1, 2, text == "2.") for text in plan.texts]
+    assert [item.truncated for item in apart] == [False, True, False]
+    (joined,) = plan.joined(apart, [None])
+    assert joined.truncated
+    assert joined.text == "1. 2. 3."
 
 
 def test_learned_positions_are_never_overrun(
