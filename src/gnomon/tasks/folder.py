@@ -102,6 +102,7 @@ def ensemble(translators: Sequence[Translator], combination: Combination = "mean
         first.search,
         familiarity=first.familiarity,
         longest_source=first.longest_source,
+        tag_sets=first.tag_sets,
         members=[other.model for other in others],
         combination=combination,
     )
