@@ -89,9 +89,7 @@ def prepare_translation(
     for sentence in _about_store(train, corpora.train):
         say(sentence)
     if familiarity is None:
-        familiarity = Familiarity.learn(
-            corpora.train.sources, None if corpora.valid is None else corpora.valid.sources
-        )
+        familiarity = _familiarity(corpora, cache)
     return Preparation(corpora, tokenizers, train, familiarity, cleaned)
 
 
@@ -190,3 +188,19 @@ def _tokenizers(
         with atomic_folder(place) as folder:
             learned.save(folder)
         return TokenizerPair.load(place)
+
+
+def _familiarity(corpora: Corpora, cache: Path) -> Familiarity:
+    valid = corpora.valid
+    key = json.dumps([corpora.train.fingerprint, None if valid is None else valid.fingerprint])
+    place = cache / f"familiarity-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    with lock_beside(place):  # another process may be learning it
+        try:
+            if found := Familiarity.load_if_there(place):
+                return found
+        except ModelError:  # damaged: learn it again
+            pass
+        learned = Familiarity.learn(corpora.train.sources, None if valid is None else valid.sources)
+        with atomic_folder(place) as folder:
+            learned.save(folder)
+    return learned

@@ -17,6 +17,7 @@ from gnomon.tasks.likelihood import predict, summed_nll
 from gnomon.tasks.preparation import Preparation
 from gnomon.tasks.translator import Translator
 from gnomon.text import Batch, BatchPlan, Tokenizer, TokenStore, collate
+from gnomon.text.weights import Weights
 
 
 class TranslationTask:
@@ -50,6 +51,11 @@ class TranslationTask:
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
         self._opened = (0, self.store)  # number and view of the variant used last
+        parts = preparation.corpora.train.parts
+        bounds = np.searchsorted(
+            self.store.line_numbers, [part.stop for part in parts], side="right"
+        )
+        self._weights = Weights([part.text.config.weight for part in parts], bounds.tolist(), seed)
         self.translator = Translator(
             model,
             preparation.tokenizers,
@@ -64,14 +70,20 @@ class TranslationTask:
 
         Epoch e sees every pair in variant e mod `num_variants`. Variants of a pair are drawn
         independently, so to choose one for each pair would mix no better; and an epoch that stays
-        with one reads only that part of the store.
+        with one reads only that part of the store. Sources with a weight are seen more or less
+        often: see `Weights`.
         """
         variant = number % self.store.num_variants
         store = self._variant(variant)
-        plan = BatchPlan(
-            store.source_lengths, store.target_lengths, self.tokens_per_batch, self.seed
-        )
-        return [pairs + variant * len(store) for pairs in plan.epoch(number)]
+        sources, targets = store.source_lengths, store.target_lengths
+        if self._weights.even:
+            plan = BatchPlan(sources, targets, self.tokens_per_batch, self.seed)
+            return [pairs + variant * len(store) for pairs in plan.epoch(number)]
+        chosen = self._weights.epoch(number)
+        if len(chosen) == 0:
+            return []
+        plan = BatchPlan(sources[chosen], targets[chosen], self.tokens_per_batch, self.seed)
+        return [chosen[places] + variant * len(store) for places in plan.epoch(number)]
 
     def collate(self, spec: NDArray[np.int64]) -> Batch:
         """The examples of one batch as padded tensors."""
