@@ -11,7 +11,7 @@ from gnomon.errors import ModelError
 from gnomon.quickstart import make_corpus
 from gnomon.text import Tokenizer
 from gnomon.text.bpe_dropout import BPEDropout
-from gnomon.text.tokenizer import BYTES, SPECIALS
+from gnomon.text.reserved import BYTES, SPECIALS
 
 OPTIONS = {
     "bpe": {"model_type": "bpe", "byte_fallback": True},

@@ -22,7 +22,7 @@ from gnomon.text import (
     TokenizerConfig,
     TokenizerPair,
 )
-from gnomon.text.tokenizer import BYTES, SPECIALS
+from gnomon.text.reserved import BYTES, SPECIALS
 
 RESERVED = (*SPECIALS, "<0x0A>", "<0xE2>", "<0x20>")
 HOSTILE = [
@@ -217,7 +217,7 @@ def test_training_is_repeatable(kind, tmp_path):
     """In processes with other hash seeds and thread counts, from lists and from iterators."""
     script = (
         "import sys, json\n"
-        "from gnomon.text.tokenizer import Tokenizer, TokenizerConfig\n"
+        "from gnomon.text import Tokenizer, TokenizerConfig\n"
         "lines = json.load(sys.stdin)\n"
         f"config = TokenizerConfig(kind={kind!r}, vocab_size=400)\n"
         "lines = iter(lines) if sys.argv[1] == '1' else lines\n"

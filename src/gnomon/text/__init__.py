@@ -11,6 +11,7 @@ from gnomon.text.cleaning_report import CleaningReport
 from gnomon.text.corpus import Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
+from gnomon.text.reserved import BOS_ID, BYTES, EOS_ID, PAD_ID, SPECIALS, UNK_ID
 from gnomon.text.segmentation import Segmentation
 from gnomon.text.sentences import Part
 from gnomon.text.sentences import join as join_parts
@@ -19,16 +20,8 @@ from gnomon.text.sources import DataConfig, SourceConfig
 from gnomon.text.splits import Corpora, SplitReport, open_corpora, open_split
 from gnomon.text.store import TokenStore
 from gnomon.text.store_writer import BuildReport
-from gnomon.text.tokenizer import (
-    BOS_ID,
-    BYTES,
-    EOS_ID,
-    PAD_ID,
-    SPECIALS,
-    UNK_ID,
-    Tokenizer,
-    TokenizerConfig,
-)
+from gnomon.text.tokenizer import Tokenizer
+from gnomon.text.tokenizer_config import TokenizerConfig
 from gnomon.text.tokenizer_pair import TokenizerPair
 from gnomon.text.units import Unit, owners, units
 from gnomon.text.words import is_word_edge, joins_words

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.text.reserved import BOS_ID, EOS_ID, PAD_ID
 from gnomon.text.store import TokenStore
-from gnomon.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
     import torch  # takes a second to import, and only `collate` needs it

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnomon.text.bpe_dropout import BPEDropout
 from gnomon.text.ragged import Ragged
-from gnomon.text.tokenizer import TokenizerConfig
+from gnomon.text.tokenizer_config import TokenizerConfig
 from gnomon.text.tokenizer_pair import TokenizerPair
 
 

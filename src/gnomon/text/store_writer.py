@@ -19,8 +19,8 @@ from gnomon.errors import DataError
 from gnomon.files import sha256_of
 from gnomon.text.corpus import Pair, ParallelCorpus
 from gnomon.text.ragged import Ragged
+from gnomon.text.reserved import UNK_ID
 from gnomon.text.segmentation import Segmenter
-from gnomon.text.tokenizer import UNK_ID
 from gnomon.text.tokenizer_pair import TokenizerPair
 
 FORMAT_VERSION = 3

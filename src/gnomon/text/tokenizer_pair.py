@@ -9,7 +9,9 @@ from itertools import chain
 from pathlib import Path
 
 from gnomon.errors import ModelError
-from gnomon.text.tokenizer import Tokenizer, TokenizerConfig, rereadable
+from gnomon.text.tokenizer import Tokenizer
+from gnomon.text.tokenizer_config import TokenizerConfig
+from gnomon.text.tokenizer_learning import rereadable
 
 _JOINT = "tokenizer.json"
 _SOURCE = "tokenizer.source.json"
