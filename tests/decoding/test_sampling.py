@@ -4,13 +4,14 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnomon.decoding import Constraints, SearchConfig, sample
-from gnomon.decoding.sampling import draw
+from gnomon.decoding.sampling import _BLOCK, _numbers, draw
 from gnomon.errors import ModelError, RecipeError
 
 FILTERS = {
@@ -61,6 +62,33 @@ def test_draws_follow_the_filtered_distribution(name):
     assert set(counts) == set(expected)
     observed = [counts[token] for token in expected]
     assert p_value(observed, [n * p for p in expected.values()]) > 0.001
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-9])
+def test_the_lowest_temperatures_draw_the_most_probable_token(temperature):
+    config = SearchConfig(sample=True, temperature=temperature)
+    log_probs = torch.tensor(PROBABILITIES).log().view(1, 1, -1)
+    numbers = torch.linspace(0, 0.999, 9, dtype=torch.float64).view(1, 9)
+    drawn = draw(log_probs, torch.zeros(1, 9, dtype=torch.long), numbers, config)
+    assert drawn.tolist() == [[0] * 9]
+
+
+def test_more_tokens_than_there_are_is_all_of_them():
+    log_probs = torch.tensor(PROBABILITIES).log().view(1, 1, -1)
+    numbers = torch.rand(1, 99, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    parents = torch.zeros(1, 99, dtype=torch.long)
+    every, some = (
+        draw(log_probs, parents, numbers, SearchConfig(sample=True, top_k=k)) for k in (10**20, 0)
+    )
+    assert every.equal(some)
+
+
+def test_numbers_of_later_places_are_those_of_one_long_series():
+    found = torch.cat([_numbers(5, [7], 2, start) for start in range(0, 4 * _BLOCK, _BLOCK)], -1)
+    for j in range(2):
+        philox = np.random.Philox(key=[5, 7], counter=[0, 0, 0, j])
+        series = np.random.Generator(philox).random(4 * _BLOCK)
+        assert found[0, j].tolist() == series.tolist()
 
 
 def test_whole_outputs_follow_the_model(toy):

@@ -21,6 +21,7 @@ def test_defaults_have_no_problems():
         ({"max_length_factor": -1.0}, "max_length_factor"),
         ({"max_length_factor": math.inf}, "max_length_factor"),
         ({"max_length_factor": 0.0, "max_length_offset": 0}, "max_length_offset"),
+        ({"max_length_offset": 1_000_000_000}, "max_length_offset"),
         ({"min_length": 0}, "min_length"),
     ],
 )

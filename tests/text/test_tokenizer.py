@@ -130,6 +130,15 @@ def test_half_a_character_decodes_to_a_replacement(trained):
     assert "\ufffd" in trained["bpe"].decode([snowman[:-1]])[0]
 
 
+@pytest.mark.parametrize("stray", [b"\xc3", b"\xe2\x82", b"\xff\xfe", b"\xa9\xa9"])
+def test_a_stray_byte_leaves_the_characters_beside_it_whole(trained, stray):
+    tokenizer = trained["bpe"]
+    first = len(SPECIALS)
+    ids = [first + byte for byte in b"\xf0\x9f\x90\xb6" + stray + b"</s>" + stray + "é".encode()]
+    lost = "\ufffd" * len(stray)
+    assert tokenizer.decode([ids]) == ["🐶" + lost + "</s>" + lost + "é"]
+
+
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_frequent_words_are_one_piece(trained, kind):
     """The unigram trainer never considers a word that is part of no other word by itself."""

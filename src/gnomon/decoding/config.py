@@ -13,6 +13,7 @@ LengthPenalty = Literal["gnmt", "average", "none"]
 
 MAX_BEAM = 1000
 MAX_FACTOR = 1000.0
+MAX_OFFSET = 100_000  # tokens; what every step needs is laid out for the longest output
 MAX_PENALTY = 100.0
 MAX_TEMPERATURE = 100.0
 MAX_ALPHA = 5.0  # beyond it, penalties of long outputs leave the range where fp32 can rank them
@@ -158,6 +159,10 @@ class SearchConfig:
             found.append(
                 "max_length_factor 0 leaves max_length_offset as the limit, which must then be "
                 f"at least 1, not {self.max_length_offset}"
+            )
+        if self.max_length_offset > MAX_OFFSET:
+            found.append(
+                f"max_length_offset must be at most {MAX_OFFSET:,}, not {self.max_length_offset}"
             )
         if self.min_length < 1:
             found.append(

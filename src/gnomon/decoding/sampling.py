@@ -17,6 +17,8 @@ from gnomon.decoding.scorer import TokenScorer
 from gnomon.decoding.steering import Steering
 from gnomon.errors import RecipeError
 
+_BLOCK = 64  # places of an output that numbers are drawn for at a time
+
 
 @torch.inference_mode()
 def sample(
@@ -59,7 +61,6 @@ def sample(
     )
     steering = Steering(scorer, config, rules, constraints)
     device, n = scorer.device, config.nbest
-    numbers = _numbers(config.seed, keys, n, rules.longest).to(device)  # [B, n, longest]
     active = torch.arange(len(max_lengths), device=device)  # [B] places in the result
     log_probs = torch.zeros(len(active), n, device=device)
     alive = torch.ones(len(active), n, dtype=torch.bool, device=device)
@@ -71,7 +72,11 @@ def sample(
         own = scorer.next_log_probs(tokens)
         peak = own.amax(-1).gather(1, parents)  # NaN if any is
         ranked = steering.apply(own, history, length)
-        tokens = draw(ranked, parents, numbers[active, :, length - 1], config)
+        place = (length - 1) % _BLOCK
+        if place == 0:  # few at a time: outputs end long before their limit
+            own_keys = [keys[b] for b in active.tolist()]
+            numbers = _numbers(config.seed, own_keys, n, length - 1).to(device)  # [B, n, _BLOCK]
+        tokens = draw(ranked, parents, numbers[..., place], config)
         tokens = tokens.masked_fill(~alive, eos_id)
         drawn = _chosen(own, parents, tokens)
         # Where every token is forbidden, none was drawn.
@@ -100,7 +105,7 @@ def sample(
         scorer.select(staying if len(leaving) else None, parents[staying])
         steering.keep(staying)
         active, history, tokens = active[staying], history[staying], tokens[staying]
-        log_probs, alive = log_probs[staying], alive[staying]
+        log_probs, alive, numbers = log_probs[staying], alive[staying], numbers[staying]
         parents = torch.arange(n, device=device).expand(len(active), n)
     return [results[place] for place in range(len(max_lengths))]
 
@@ -113,7 +118,9 @@ def draw(log_probs: Tensor, parents: Tensor, numbers: Tensor, config: SearchConf
         parents: [B, n] rows to draw from.
         numbers: [B, n] float64, uniform in [0, 1).
     """
-    scaled = log_probs.double() / config.temperature
+    # The best one first becomes 0, which no temperature however low makes infinite.
+    peak = log_probs.amax(-1, keepdim=True).clamp(min=torch.finfo(log_probs.dtype).min)
+    scaled = (log_probs.double() - peak) / config.temperature
     # Most probable first; of equals the lower token first, as everywhere.
     probabilities, order = scaled.softmax(-1).sort(dim=-1, descending=True, stable=True)
     total = probabilities.cumsum(-1)
@@ -122,7 +129,7 @@ def draw(log_probs: Tensor, parents: Tensor, numbers: Tensor, config: SearchConf
         probabilities >= config.min_p * probabilities[..., :1]
     )
     if config.top_k:
-        passes &= rank < config.top_k
+        passes &= rank < min(config.top_k, total.size(-1))
     passes |= rank == 0
     last = (passes & (probabilities > 0)).sum(-1, keepdim=True) - 1  # filters keep a beginning
     whole = total.gather(-1, last.clamp(min=0))
@@ -140,14 +147,18 @@ def _chosen(log_probs: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
     return rows.gather(2, tokens.unsqueeze(-1))[..., 0]
 
 
-def _numbers(seed: int, keys: Sequence[int], n: int, longest: int) -> Tensor:
-    """[B, n, longest] uniform float64, each a function of seed, key, sample and place alone."""
-    numbers = np.empty((len(keys), n, longest))
+def _numbers(seed: int, keys: Sequence[int], n: int, start: int) -> Tensor:
+    """[B, n, _BLOCK] uniform float64 for the places from `start`, a multiple of _BLOCK.
+
+    Each is a function of seed, key, sample and place alone.
+    """
+    numbers = np.empty((len(keys), n, _BLOCK))
     for b, key in enumerate(keys):
         for j in range(n):
-            # The counter's low words count the draws; its high word tells the samples apart.
-            philox = np.random.Philox(key=[seed, key], counter=[0, 0, 0, j])
-            numbers[b, j] = np.random.Generator(philox).random(longest)
+            # The counter's low words count the draws, four to a number; its high word tells the
+            # samples apart.
+            philox = np.random.Philox(key=[seed, key], counter=[start // 4, 0, 0, j])
+            numbers[b, j] = np.random.Generator(philox).random(_BLOCK)
     return torch.from_numpy(numbers)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ class Tokenizer:
         self._symbols = symbols_of(serialized)
         self.vocab_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         self._tags = tags_in(serialized)
+        self._first_byte: int | None = self._tokenizer.token_to_id(BYTES[0])
         self.fingerprint = hashlib.sha256(serialized.encode()).hexdigest()
 
     @classmethod
@@ -196,8 +197,35 @@ class Tokenizer:
                     seen=f"ids from {min(row)} to {max(row)}",
                     mend="use the tokenizer the model was trained with",
                 )
+        rows = [self._without_stray_bytes(row) for row in rows]
         texts: list[str] = self._tokenizer.decode_batch(rows, skip_special_tokens=False)
         return texts
+
+    def _without_stray_bytes(self, row: list[int]) -> list[int]:
+        """The ids with <unk> for each byte that is no part of a character.
+
+        One stray byte would else make U+FFFD of the whole characters beside it, too.
+        """
+        if self._first_byte is None:
+            return row
+        first, mended = self._first_byte, row
+        for is_byte, run in groupby(
+            range(len(row)), lambda place: first <= row[place] < first + len(BYTES)
+        ):
+            if not is_byte:
+                continue
+            places = list(run)
+            content, at = bytes(row[place] - first for place in places), 0
+            while at < len(content):
+                try:
+                    content[at:].decode("utf-8")
+                    break
+                except UnicodeDecodeError as error:
+                    mended = list(mended)
+                    for place in places[at + error.start : at + error.end]:
+                        mended[place] = UNK_ID
+                    at += error.end
+        return mended
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the written form of each id, for people to look at."""
