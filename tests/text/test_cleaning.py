@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gnomon.errors import DataError
 from gnomon.text import REASONS, CleaningConfig, ParallelCorpus, clean, cleaning_pass, look
 from gnomon.text.cleaning_controls import is_control, mend_controls
-from gnomon.text.cleaning_repeats import KeyFile
 from gnomon.text.cleaning_traits import Traits
+from gnomon.text.key_file import KeyFile
 
 DEFAULT = CleaningConfig()
 LATIN = CleaningConfig(source_scripts=("Latin",), target_scripts=("Latin",))
@@ -182,11 +182,12 @@ def test_repeated_keys_whatever_the_partition(keys, partition):
     import numpy as np
 
     with tempfile.TemporaryDirectory() as folder, KeyFile(Path(folder) / "keys") as file:
-        file.add(np.array(keys[:20], np.uint64))
-        file.add(np.array(keys[20:], np.uint64))
+        hashes = np.array(keys, np.uint64) << np.uint64(61)  # spread over the whole range
+        file.add(hashes[:20])
+        file.add(hashes[20:])
         with (
-            patch("gnomon.text.cleaning_repeats._PARTITION", partition),
-            patch("gnomon.text.cleaning_repeats._BLOCK", 3),
+            patch("gnomon.text.key_file._PARTITION", partition),
+            patch("gnomon.text.key_file._BLOCK", 3),
         ):
             found = {
                 row: first

@@ -80,17 +80,11 @@ def test_given_validation_files_are_used_as_they_are(tmp_path):
     assert (report.test_in_train.count, report.test_in_train.first_lines) == (1, (2,))
 
 
-def test_duplicates_are_counted(tmp_path):
-    pairs = [("a", "b"), ("c", "d"), ("a", "b"), ("a", "other"), ("a", "b"), ("", ""), ("", "")]
-    report = opened(tmp_path, pairs, holdout=0).report
-    assert (report.train_duplicates.count, report.train_duplicates.first_lines) == (2, (3, 5))
-
-
-def test_duplicates_are_named_by_their_line_after_holding_out(tmp_path):
-    pairs = [*PAIRS, PAIRS[5]]
-    corpora = opened(tmp_path, pairs, holdout=10)
-    assert PAIRS[5] in texts(corpora.train)
-    assert corpora.report.train_duplicates.first_lines == (401,)
+def test_sources_are_compared_whatever_the_number_of_parts(tmp_path, monkeypatch):
+    pairs = [*PAIRS, *PAIRS[::3]]
+    whole = opened(tmp_path, pairs, holdout=30)
+    monkeypatch.setattr("gnomon.text.key_file._PARTITION", 50)
+    assert texts(opened(tmp_path, pairs, holdout=30).valid) == texts(whole.valid)
 
 
 def test_contradicting_options_are_told_at_once():

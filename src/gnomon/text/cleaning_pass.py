@@ -23,9 +23,9 @@ from gnomon.files import atomic_folder, lock_beside, sha256_of
 from gnomon.text.cleaning import EMPTY_SIDE, CleaningConfig
 from gnomon.text.cleaning_controls import mend_controls
 from gnomon.text.cleaning_filters import FILTERS, Chunk
-from gnomon.text.cleaning_repeats import NO_KEY, KeyFile
 from gnomon.text.cleaning_report import CleaningReport, FindingsFile
 from gnomon.text.corpus import Pair, ParallelCorpus
+from gnomon.text.key_file import NO_KEY, KeyFile
 from gnomon.text.lines import in_step
 
 FINDINGS = "omitted.tsv"

@@ -1,30 +1,23 @@
-"""What stands twice: within the training text, and in it and another text; in bounded memory.
-
-Every training pair becomes a record of 24 bytes. Records go to one of 256 files by the first bits
-of their source's hash, so pairs with one source meet in one file, and one file at a time is looked
-through. A hundred million pairs take 2.4 GB of disk for that time and some 30 MB of memory.
-"""
+"""What training text shares with other text, and what of it is set aside; in bounded memory."""
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.text.corpus import Pair, ParallelCorpus
+from gnomon.text.key_file import NO_KEY, KeyFile
 from gnomon.text.pair_files import LineBreaks
 
-_RECORD = np.dtype([("source", "<u8"), ("pair", "<u8"), ("row", "<i8")])
 _CHUNK = 1 << 15  # pairs hashed at a time
 _NUM_NAMED = 5
-_BLANK = 0  # key of a pair that has an empty side
 
 
 @dataclass(frozen=True)
@@ -41,12 +34,10 @@ class Overlap:
 
     Attributes:
         held_out: rows (line numbers from 0, ascending) to set aside.
-        duplicates: pairs of the rest that stand in it before.
         others: for each other corpus, its pairs whose source is in the rest.
     """
 
     held_out: list[int]
-    duplicates: Repetition
     others: list[Repetition]
 
 
@@ -67,68 +58,39 @@ def find_overlap(
         others: held in memory by their hashes, 8 bytes a pair.
         num_wanted: rows to hold out.
         breaks: counts pairs of `train` in which a line break became a blank.
-        scratch: folder in which records lie meanwhile; default: the system's.
+        scratch: folder in which hashes lie meanwhile; default: the system's.
     """
-    other_keys = [_source_keys(other) for other in others]
+    other_keys = [_source_keys(() if other is None else other.pairs()) for other in others]
     marked = [np.zeros(len(keys), np.bool_) for keys in other_keys]
     held_out: list[int] = []
-    num_duplicates = 0
-    duplicates: list[int] = []
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".overlap-", dir=scratch) as folder:
-        for records in _grouped(train, Path(folder), breaks):
-            chosen = _choose(records["source"], num_wanted - len(held_out))
-            held = np.isin(records["source"], chosen)
-            held_out += records["row"][held].tolist()
-            rest = records[~held]
+    with (
+        tempfile.TemporaryDirectory(prefix=".overlap-", dir=scratch) as folder,
+        KeyFile(Path(folder) / "sources") as sources,
+    ):
+        pairs = train.pairs(breaks)
+        while chunk := list(islice(pairs, _CHUNK)):
+            sources.add(_source_keys(chunk))
+        for rows, source_keys in sources.parts():
+            chosen = _choose(source_keys, num_wanted - len(held_out))
+            held = np.isin(source_keys, chosen)
+            held_out += rows[held].tolist()
             for keys, hits in zip(other_keys, marked, strict=True):
-                hits |= np.isin(keys, rest["source"])
-            repeated = rest["row"][_seen_before(rest["pair"])]
-            num_duplicates += len(repeated)
-            duplicates = sorted([*duplicates, *repeated[:_NUM_NAMED].tolist()])[:_NUM_NAMED]
-    return Overlap(
-        held_out=sorted(held_out),
-        duplicates=Repetition(num_duplicates, tuple(row + 1 for row in duplicates)),
-        others=[_repetition(hits) for hits in marked],
-    )
+                hits |= np.isin(keys, source_keys[~held])
+    return Overlap(held_out=sorted(held_out), others=[_repetition(hits) for hits in marked])
 
 
-def _grouped(corpus: ParallelCorpus, folder: Path, breaks: LineBreaks) -> Iterator[NDArray[Any]]:
-    """Give the records of all pairs, those of one source together, by ascending hash."""
-    every = (record for record in map(_record, corpus.pairs(breaks)) if record[0])
-    while chunk := list(islice(every, _CHUNK)):
-        records = np.array(chunk, _RECORD)
-        bucket = records["source"] >> np.uint64(56)
-        order = np.argsort(bucket, kind="stable")
-        records, bucket = records[order], bucket[order]
-        numbers, starts = np.unique(bucket, return_index=True)
-        for number, part in zip(numbers.tolist(), np.split(records, starts[1:]), strict=True):
-            with (folder / f"{number:03}").open("ab") as file:
-                part.tofile(file)
-    for path in sorted(folder.iterdir()):
-        yield np.fromfile(path, _RECORD)
-
-
-def _record(pair: Pair) -> tuple[int, int, int]:
-    source = _source_key(pair)
-    whole = _hash("\n".join((pair.source, pair.target, *pair.tags))) if source else _BLANK
-    return source, whole, pair.line - 1
+def _source_keys(pairs: Iterable[Pair]) -> NDArray[np.uint64]:
+    return np.fromiter(map(_source_key, pairs), np.uint64)
 
 
 def _source_key(pair: Pair) -> int:
     plain = " ".join(pair.source.casefold().split())
-    return _hash(plain) if plain and pair.target and not pair.target.isspace() else _BLANK
-
-
-def _source_keys(corpus: ParallelCorpus | None) -> NDArray[np.uint64]:
-    pairs = () if corpus is None else corpus.pairs()
-    return np.fromiter(map(_source_key, pairs), np.uint64)
-
-
-def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1  # 0 is taken
+    if not plain or not pair.target or pair.target.isspace():
+        return NO_KEY
+    digest = hashlib.blake2b(plain.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1  # NO_KEY is taken
 
 
 def _choose(sources: NDArray[np.uint64], room: int) -> NDArray[np.uint64]:
@@ -143,12 +105,6 @@ def _choose(sources: NDArray[np.uint64], room: int) -> NDArray[np.uint64]:
             if room == 0:
                 break
     return np.array(chosen, np.uint64)
-
-
-def _seen_before(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    repeated = np.ones(len(keys), np.bool_)
-    repeated[np.unique(keys, return_index=True)[1]] = False
-    return repeated
 
 
 def _repetition(marked: NDArray[np.bool_]) -> Repetition:

@@ -18,7 +18,7 @@ from gnomon.text.pair_files import LineBreaks
 from gnomon.text.sources import DataConfig, Split
 from gnomon.text.text_source import TextSource
 
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,6 @@ class SplitReport:
     """What the splits share; a source counts as the same up to case and blanks."""
 
     held_out: int  # training pairs set aside for validation
-    train_duplicates: Repetition  # training pairs that stand in the training text before
     valid_in_train: Repetition  # validation pairs whose source is trained on
     test_in_train: Repetition  # test pairs whose source is trained on
     line_breaks: Repetition  # training pairs in which a line break became a blank
@@ -112,7 +111,6 @@ def _examine(
     overlap = find_overlap(train, [valid, test], num_wanted, breaks, scratch)
     report = SplitReport(
         held_out=len(overlap.held_out),
-        train_duplicates=overlap.duplicates,
         valid_in_train=overlap.others[0],
         test_in_train=overlap.others[1],
         line_breaks=Repetition(breaks.count, tuple(breaks.first_rows)),

@@ -1,4 +1,4 @@
-"""Keys that occurred before, found on disk: memory does not grow with the number of keys."""
+"""Keys of many rows on disk, to find which rows share one: memory does not grow with the rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_KEY = 0
-_PARTITION = 2_000_000  # keys sorted at a time
+_PARTITION = 2_000_000  # keys held at a time
 _BLOCK = 1 << 18  # keys read at a time
 
 
@@ -23,7 +23,7 @@ class Repeated(NamedTuple):
 
 
 class KeyFile:
-    """64-bit keys in the order of the rows; `NO_KEY` marks rows that repeat nothing."""
+    """64-bit hashes in the order of the rows; `NO_KEY` marks rows that are like no other."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b")
@@ -45,13 +45,20 @@ class KeyFile:
         self._file.write(keys.astype("<u8").tobytes())
         self._num_keys += len(keys)
 
-    def repeated(self) -> Iterator[Repeated]:
-        """Find the repeated rows, in parts; what is equal falls into the same part."""
+    def parts(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+        """Give rows and their keys by ascending key, equal ones in the order of the rows.
+
+        They come in parts, and what is equal falls into the same part.
+        """
         num_parts = 1 + self._num_keys // _PARTITION
         for part in range(num_parts):
             rows, keys = self._part(part, num_parts)
-            order = np.argsort(keys, kind="stable")  # equal keys stay in the order of their rows
-            rows, keys = rows[order], keys[order]
+            order = np.argsort(keys, kind="stable")
+            yield rows[order], keys[order]
+
+    def repeated(self) -> Iterator[Repeated]:
+        """Find the repeated rows, in parts."""
+        for rows, keys in self.parts():
             again = np.zeros(len(keys), np.bool_)
             again[1:] = keys[1:] == keys[:-1]
             starts = np.maximum.accumulate(np.where(again, 0, np.arange(len(keys))))
@@ -65,7 +72,8 @@ class KeyFile:
         start = 0
         while block := self._file.read(8 * _BLOCK):
             here = np.frombuffer(block, "<u8")
-            mine = np.flatnonzero((here % num_parts == part) & (here != NO_KEY))
+            range_of = (here >> np.uint64(32)) * np.uint64(num_parts) >> np.uint64(32)
+            mine = np.flatnonzero((range_of == part) & (here != NO_KEY))
             rows.append(mine + start)
             keys.append(here[mine])
             start += len(here)
