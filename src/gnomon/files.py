@@ -1,17 +1,19 @@
-"""Writing without half-written results, and hashing what was read."""
+"""Writing without half-written results, values as JSON has them, and hashing what was read."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 @contextmanager
@@ -107,3 +109,17 @@ def sha256_of(*paths: Path) -> str:
                 digest.update(block)
         digest.update(b"\0")
     return digest.hexdigest()
+
+
+def json_value(value: Any) -> Any:
+    """Dataclasses and tables as objects, sequences as lists, paths and dates as text; a number that
+    is not finite, for which JSON has no sign, is null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int) else str(value)

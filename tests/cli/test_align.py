@@ -71,6 +71,7 @@ def test_mistakes(trained_run: TrainedRun, files: tuple[str, ...], tmp_path: Pat
         (("--source-units", "letters"), "characters"),
         (("--reverse", trained_run.path, "--symmetrise", "both"), "intersection"),
         (("--reverse", "absent"), "absent"),
+        (("--symmetrise", "union"), "--reverse"),
     ):
         done = gnomon("align", trained_run.path, *files, *arguments, cwd=tmp_path)
         assert done.returncode == 2

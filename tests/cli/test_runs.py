@@ -163,9 +163,20 @@ def test_plot(runs: Path, tmp_path: Path) -> None:
         (["absent", "absent"], "absent"),
         (["RUN", "--curve", "absent"], "absent"),
         (["RUN", "--save-curve", "x", "--tolerance", "3"], "share"),
+        (["RUN", "--save-curve", "x", "--plot", "x.png", "--json"], "--plot, --json"),
+        (["RUN", "--expected", "--plot", "x.png"], "--plot"),
+        (["RUN", "--tolerance", "0.1"], "--save-curve"),
     ],
 )
 def test_mistakes(runs: Path, arguments: list[str], named: str) -> None:
     real = [str(runs / "a") if one == "RUN" else one for one in arguments]
     with pytest.raises(GnomonError, match=named):
         gnomon("runs", *real)
+
+
+def test_a_loss_that_is_no_number_is_null_in_json(runs: Path) -> None:
+    with (runs / "a" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 60, "kind": "validation", "metrics": {"nll": NaN}}\n')
+    done = gnomon("runs", str(runs / "a"), "--json")
+    (run,) = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert run["curve"][-1] == [60, None]

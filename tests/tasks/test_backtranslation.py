@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,13 @@ def test_samples_do_not_depend_on_chunks_or_stops(
     a, b, c = ((tmp_path / f"{name}.tsv").read_bytes() for name in "abc")
     assert a == b
     assert a != c
+
+
+def test_a_model_that_samples_by_itself_does_not_depend_on_chunks(
+    translator: Translator, mono: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator.search = replace(translator.search, sample=True, temperature=2.0, beam=5)
+    run(translator, mono, tmp_path / "a.tsv", search={})
+    monkeypatch.setattr(module, "CHUNK", 4)
+    run(translator, mono, tmp_path / "b.tsv", search={})
+    assert (tmp_path / "a.tsv").read_bytes() == (tmp_path / "b.tsv").read_bytes()

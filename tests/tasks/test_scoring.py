@@ -13,6 +13,7 @@ import gnomon
 from digits import TrainedRun
 from gnomon.errors import DataError, ModelError
 from gnomon.tasks import Translator
+from gnomon.tasks.likelihood import summed_nll
 from two_times_rule import assert_two_times
 
 
@@ -132,3 +133,14 @@ def test_an_ensemble_is_scored_as_it_translates(trained_run: TrainedRun) -> None
     for translation, score, other in zip(found, scores, alone, strict=True):
         assert score.log_prob == pytest.approx(translation.log_prob, rel=1e-4)
         assert score.log_prob != pytest.approx(other.log_prob, rel=1e-4)
+
+
+def test_text_is_read_as_it_is_translated(trained_run: TrainedRun) -> None:
+    """A control character or line break is a blank, in every figure taken of a pair."""
+    translator = gnomon.load(trained_run.path)
+    plain, dirty = ["1 2", ""], ["1\u20282", "\x07"]
+    assert summed_nll(translator, dirty, ["1\n2", ""], 64) == summed_nll(
+        translator, plain, ["1 2", ""], 64
+    )
+    assert translator.score(dirty, dirty) == translator.score(plain, plain)
+    assert translator.align(dirty, dirty) == translator.align(plain, plain)

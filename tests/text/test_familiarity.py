@@ -72,10 +72,6 @@ def test_blank_text_is_near(profile):
     assert profile.score([]) == []
 
 
-def test_unseen_words_are_named(profile):
-    assert profile.unseen_words("in 7 parsecs, Friday") == ["parsecs"]
-
-
 @pytest.mark.parametrize(
     ("line", "near", "far"),
     [

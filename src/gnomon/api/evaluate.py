@@ -167,6 +167,8 @@ def _config(config: EvaluationConfig, settings: Mapping[str, Any] | None) -> Eva
         ) from None
     if problems := config.problems():
         raise RecipeError("the evaluation settings must hold", seen="; ".join(problems))
+    if ignored := [one for one in config.unused() if one.split(" ")[0] in known]:
+        raise RecipeError("an evaluation setting must have an effect", seen="; ".join(ignored))
     return config
 
 

@@ -38,6 +38,12 @@ def load(
     """
     if combination not in ("mean", "log_mean"):
         raise RecipeError("combination is mean or log_mean", seen=combination)
+    if combination != "mean" and not ensemble:
+        raise RecipeError(
+            "several models are combined, here is one",
+            seen=f"combination {combination}",
+            mend="name the others: ensemble in Python, --with on the command line",
+        )
     folders = [model_folder(each, checkpoint) for each in (path, *ensemble)]
     for folder in folders:
         check_weights(folder)

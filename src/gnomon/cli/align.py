@@ -46,8 +46,11 @@ def align(
         Path | None, typer.Option(help="A model of the other direction, to combine with.")
     ] = None,
     symmetrise: Annotated[
-        str, typer.Option(help="grow-diag-final-and, intersection or union (with --reverse).")
-    ] = "grow-diag-final-and",
+        str | None,
+        typer.Option(
+            help="With --reverse: grow-diag-final-and (the default), intersection or union."
+        ),
+    ] = None,
     gold: Annotated[
         Path | None,
         typer.Option(help="Links by hand, i-j sure and ipj possible: prints the error rate."),
@@ -58,8 +61,12 @@ def align(
 ) -> None:
     """Align given pairs word by word, in Pharaoh format: source-target, both counted from 0."""
     from gnomon import api
+    from gnomon.errors import DataError
     from gnomon.tasks import symmetrise as combined
 
+    if symmetrise is not None and reverse is None:
+        raise DataError("--symmetrise combines two directions", mend="add --reverse MODEL")
+    kind = symmetrise or "grow-diag-final-and"
     corpus = api.given_pairs(src, tgt, data)
     translator = api.load(model, checkpoint=checkpoint, device=device)
     other = None if reverse is None else api.load(reverse, checkpoint=checkpoint, device=device)
@@ -76,7 +83,7 @@ def align(
             if other is not None:
                 back = _turned(other, targets, sources, **settings, **swapped)
                 both = zip(links, back, strict=True)
-                links = [combined(one, two, symmetrise) for one, two in both]  # type: ignore[arg-type]
+                links = [combined(one, two, kind) for one, two in both]  # type: ignore[arg-type]
             for pair, item, line in zip(chunk, found, links, strict=True):
                 out.write(_format(item, line, soft).encode("utf-8", errors="replace") + b"\n")
                 if item.reason is not None:

@@ -77,7 +77,18 @@ def evaluate(
         "lowercase": lowercase or None,
     }
     if hyp is not None:
-        _refuse_beside_hyp(model, data, robustness)
+        options.refuse_beside(
+            "--hyp",
+            {
+                "a model": model,
+                "--data": data,
+                "--robustness": robustness,
+                "--tag": tag,
+                "--beam": beam,
+                "--with": with_,
+            },
+            "a finished file is scored, so no model translates",
+        )
         report = api.evaluate_files(
             hyp, _needed(ref), source=src, against=against or [], settings=settings
         )
@@ -134,15 +145,3 @@ def _needed(ref: Path | None) -> Path:
             "translations are scored against reference translations", mend="give --ref FILE"
         )
     return ref
-
-
-def _refuse_beside_hyp(model: Path | None, data: Path | None, robustness: bool) -> None:
-    from gnomon.errors import DataError
-
-    beside = {"a model": model is not None, "--data": data is not None, "--robustness": robustness}
-    if seen := [name for name, given in beside.items() if given]:
-        raise DataError(
-            "--hyp scores a finished file, so no model translates",
-            seen=f"--hyp beside {', '.join(seen)}",
-            mend="give --hyp FILE --ref FILE (and --src FILE for tables by length)",
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -66,3 +67,22 @@ CombineOption = Annotated[
     Literal["mean", "log_mean"],
     typer.Option(help="Of several models: mean of probabilities, or log_mean."),
 ]
+
+
+def refuse_beside(option: str, others: Mapping[str, object], rule: str) -> None:
+    """What is asked for and would be passed over is a mistake.
+
+    Args:
+        option: what is done.
+        others: values of options that play no part in it, by name.
+        rule: why they play none.
+
+    Raises:
+        DataError: one of them was given.
+    """
+    from gnomon.errors import DataError
+
+    if seen := [name for name, value in others.items() if value not in (None, False)]:
+        raise DataError(
+            rule, seen=f"{option} beside {', '.join(seen)}", mend="leave one of them out"
+        )

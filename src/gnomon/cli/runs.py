@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gnomon.cli import options
 from gnomon.cli.console import print_line, say
+from gnomon.files import json_value
 
 if TYPE_CHECKING:
     from gnomon.api import CurveVerdict, RunComparison, RunSummary
@@ -38,9 +39,9 @@ def runs(
         typer.Option(help="Write the curve of these finished runs of one recipe to a file."),
     ] = None,
     tolerance: Annotated[
-        float,
-        typer.Option(help="With --save-curve: share of the loss that widens the band both ways."),
-    ] = 0.05,
+        float | None,
+        typer.Option(help="With --save-curve: share of the loss that widens the band; 0.05."),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the validation curves: a .png, .svg or .pdf file.")
     ] = None,
@@ -48,13 +49,22 @@ def runs(
 ) -> None:
     """List runs with state, best validation and scores; compare runs; check expected curves."""
     from gnomon import api
+    from gnomon.errors import RunError
 
     given = paths or [Path("runs")]
+    if tolerance is not None and save_curve is None:
+        raise RunError("--tolerance is of a curve that is saved", mend="add --save-curve FILE")
     if save_curve is not None:
-        api.save_curve(given, save_curve, tolerance=tolerance)
+        options.refuse_beside(
+            "--save-curve",
+            {"--expected": expected, "--curve": curve, "--plot": plot, "--json": json_},
+            "a curve is saved, and nothing else is done",
+        )
+        api.save_curve(given, save_curve, tolerance=0.05 if tolerance is None else tolerance)
         say(f"curve: {save_curve}")
         return
     if expected or curve is not None:
+        options.refuse_beside("--expected or --curve", {"--plot": plot}, "verdicts are sentences")
         verdicts = [api.check_curve(path, curve) for path in given]
         _show_verdicts(verdicts, json_)
         raise typer.Exit(0 if all(one.passed for one in verdicts) else 1)
@@ -63,14 +73,14 @@ def runs(
         listed = list(comparison.runs)
         _draw(listed, plot)
         if json_:
-            print_line(json.dumps(_plain(asdict(comparison)), ensure_ascii=False, indent=2))
+            print_line(json.dumps(json_value(comparison), ensure_ascii=False, indent=2))
         else:
             _emit(_comparison_sheets(comparison))
         return
     listed = api.list_runs(given[0])
     _draw(listed, plot)
     if json_:
-        found = [_plain(asdict(run)) for run in listed]
+        found = [json_value(run) for run in listed]
         print_line(json.dumps(found, ensure_ascii=False, indent=2))
         return
     if not listed:
@@ -173,7 +183,7 @@ def _comparison_sheets(found: RunComparison) -> list[Sheet]:
 
 def _show_verdicts(verdicts: list[CurveVerdict], as_json: bool) -> None:
     if as_json:
-        print_line(json.dumps([_plain(asdict(one)) for one in verdicts], ensure_ascii=False))
+        print_line(json.dumps([json_value(one) for one in verdicts], ensure_ascii=False))
         return
     for one in verdicts:
         print_line(one.sentence)
@@ -205,12 +215,3 @@ def _time(seconds: float) -> str:
 
 def _size(num_bytes: int) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
-
-
-def _plain(value: Any) -> Any:
-    """Paths, dates and tuples as JSON has them."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float) else str(value)

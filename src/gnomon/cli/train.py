@@ -89,8 +89,7 @@ def _say_scores(training: Training) -> None:
     from gnomon import api
     from gnomon.errors import GnomonError
 
-    data = training.recipe.data
-    if not (data.test_source or data.test_pairs or data.test):
+    if not training.recipe.data.split("test"):
         return
     try:
         scores = api.scores_of(training.run)

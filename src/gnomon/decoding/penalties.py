@@ -24,20 +24,20 @@ def penalise_repetition(log_probs: Tensor, history: Tensor, penalty: float) -> T
     return log_probs.scatter(-1, history, log_probs.gather(-1, history) * penalty)
 
 
-def forbid_repeated_ngrams(log_probs: Tensor, history: Tensor, n: int, bound: Tensor) -> None:
+def forbid_repeated_ngrams(log_probs: Tensor, history: Tensor, n: int, applies: Tensor) -> None:
     """Make tokens impossible that would complete an n-gram the output has already, in place.
 
     Args:
         log_probs: [B, k, V].
         history: [B, k, T] tokens so far.
-        bound: [B, k] boolean, False for hypotheses the rule does not apply to.
+        applies: [B, k] boolean, to which hypotheses.
     """
     T = history.size(-1)
     if n < 1 or n > T:
         return
     windows = history.unfold(-1, n, 1)  # [B, k, T - n + 1, n]
     newest = history[..., T - n + 1 :].unsqueeze(2)  # [B, k, 1, n - 1]
-    repeats = (windows[..., :-1] == newest).all(-1) & bound.unsqueeze(-1)  # [B, k, T - n + 1]
+    repeats = (windows[..., :-1] == newest).all(-1) & applies.unsqueeze(-1)  # [B, k, T - n + 1]
     completing = windows[..., -1]
     kept = log_probs.gather(-1, completing)
     # One token may complete a repeated and a new n-gram: the least of all values must win.

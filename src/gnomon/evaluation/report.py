@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gnomon.errors import DataError
@@ -17,6 +16,7 @@ from gnomon.evaluation.outputs import Output, OutputFigures, output_figures
 from gnomon.evaluation.robustness import RobustnessRow
 from gnomon.evaluation.score import Score
 from gnomon.evaluation.translation import translation_scores
+from gnomon.files import json_value
 
 FORMAT_VERSION = 1
 
@@ -81,12 +81,12 @@ class EvaluationReport:
             "format_version": FORMAT_VERSION,
             "about": self.about,
             "num_lines": len(self.lines),
-            "scores": _plain(self.scores),
-            "baselines": _plain(self.baselines),
-            "outputs": _plain(self.outputs),
-            "by_length": _plain(self.by_length),
-            "comparisons": _plain(self.comparisons),
-            "robustness": _plain(self.robustness),
+            "scores": json_value(self.scores),
+            "baselines": json_value(self.baselines),
+            "outputs": json_value(self.outputs),
+            "by_length": json_value(self.by_length),
+            "comparisons": json_value(self.comparisons),
+            "robustness": json_value(self.robustness),
         }
         text = json.dumps(head, ensure_ascii=False, allow_nan=False, indent=2)
         rows = (json.dumps(asdict(line), ensure_ascii=False) for line in self.lines)
@@ -178,14 +178,3 @@ def _lines(
             zip(outputs, references, rows, strict=True), start=1
         )
     ]
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses, lists and floats as JSON has them; what is not finite is null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

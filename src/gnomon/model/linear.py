@@ -47,11 +47,10 @@ class FusedLinear(nn.Module):
         return torch.cat(parts)
 
     @torch.no_grad()
-    def initialise(self, gains: tuple[float, ...] | None = None) -> None:
-        """Xavier-uniform, each part by its own fan and gain; biases zero."""
-        parts = torch.split(self.weight, list(self.sizes))
-        for part, gain in zip(parts, gains or (1.0,) * len(parts), strict=True):
-            nn.init.xavier_uniform_(part, gain=gain)
+    def initialise(self) -> None:
+        """Xavier-uniform, each part by its own fan; biases zero."""
+        for part in torch.split(self.weight, list(self.sizes)):
+            nn.init.xavier_uniform_(part)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gnomon.errors import DataError, ModelError
 from gnomon.tasks.likelihood import Pair, encoded_pairs
 from gnomon.tasks.rows import batches, longest_first, padded
-from gnomon.text import Tokenizer, Unit, owners, units
+from gnomon.text import Tokenizer, Unit, mend_controls, owners, units
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translator
@@ -63,12 +63,6 @@ def align_pairs(
     batch_tokens: int = 4096,
 ) -> list[Alignment]:
     """Align each pair; see `Translator.align`."""
-    if len(sources) != len(targets):
-        raise DataError(
-            "sources and targets belong together, one for one",
-            seen=f"{len(sources)} sources, {len(targets)} targets",
-            mend="give as many of the one as of the other",
-        )
     for kind in (source_units, target_units):
         if kind not in ("words", "characters"):
             raise DataError("units are 'words' or 'characters'", seen=repr(kind))
@@ -152,7 +146,7 @@ class _Side:
     """The texts of one side with their units, and which unit each piece is in."""
 
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer, kind: Unit) -> None:
-        self.texts = [" ".join(text.split("\n")) for text in texts]
+        self.texts = [mend_controls(text) for text in texts]
         self.spans = [units(text, kind) for text in self.texts]
         self.owners = [
             owners(pieces, spans, len(text))

@@ -193,10 +193,8 @@ def _pairs(
 ) -> Iterator[dict[str, Any]]:
     # Lines that are not translated keep their place, so that samples depend on the line alone.
     texts = [line.text if line.valid else "" for line in chunk]
-    search = dict(config.search)
-    if search.get("sample"):
-        search["first"] = chunk[0].number - 1
-    found = translator.translate(texts, batch_tokens=batch_tokens, **search)
+    first = chunk[0].number - 1
+    found = translator.translate(texts, batch_tokens=batch_tokens, first=first, **config.search)
     lengths = [len(ids) + 1 for ids in translator.tokenizers.source.encode(texts)]
     for line, translation, length in zip(chunk, found, lengths, strict=True):
         reason = _fault(line, translation, length, config.max_ratio)

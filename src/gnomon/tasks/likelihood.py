@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from gnomon.decoding import Combination, combined
+from gnomon.errors import DataError
 from gnomon.model import Transformer
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.tags import Tags, tags_of_each
-from gnomon.text import BOS_ID, EOS_ID, PAD_ID
+from gnomon.text import BOS_ID, EOS_ID, PAD_ID, mend_controls
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translator
@@ -51,10 +52,21 @@ class Pair(NamedTuple):
 def encoded_pairs(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], tags: Tags = ()
 ) -> list[Pair]:
-    """The ids that the model reads and predicts for each pair of texts."""
+    """The ids that the model reads and predicts for each pair of texts.
+
+    Raises:
+        DataError: not as many sources as targets, or an unknown tag.
+    """
+    if len(sources) != len(targets):
+        raise DataError(
+            "sources and targets belong together, one for one",
+            seen=f"{len(sources)} sources, {len(targets)} targets",
+            mend="give as many of the one as of the other",
+        )
+    every = tags_of_each(tags, len(sources))
     both = zip(
-        translator.tokenizers.encode_sources(list(sources), tags_of_each(tags, len(sources))),
-        translator.tokenizers.target.encode(list(targets)),
+        translator.tokenizers.encode_sources([mend_controls(text) for text in sources], every),
+        translator.tokenizers.target.encode([mend_controls(text) for text in targets]),
         strict=True,
     )
     return [Pair([*source, EOS_ID], [BOS_ID, *target, EOS_ID]) for source, target in both]
@@ -115,7 +127,7 @@ def summed_nll(
     pairs = [
         pair
         for text, pair in zip(sources, every, strict=True)
-        if text.strip() and pair.within(reach)
+        if mend_controls(text).strip() and pair.within(reach)
     ]
     total, num_tokens = 0.0, 0
     for _, counts, losses in pair_losses(translator, pairs, batch_tokens):

@@ -43,13 +43,12 @@ class Plan:
         self.parts = [[Part(text, "")] for text in texts]
         if split == "never" or (split == "auto" and limit is None):
             return
-        flat = [" ".join(text.split("\n")) for text in texts]
         too_long = (
-            [True] * len(flat)
+            [True] * len(texts)
             if split == "always" or limit is None
-            else [length > limit for length in lengths(flat)]
+            else [length > limit for length in lengths(texts)]
         )
-        for place, (text, wanted) in enumerate(zip(flat, too_long, strict=True)):
+        for place, (text, wanted) in enumerate(zip(texts, too_long, strict=True)):
             if wanted and text.strip():
                 self.parts[place] = text_parts(text, lengths, limit)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gnomon.errors import DataError, ModelError
+from gnomon.errors import ModelError
 from gnomon.tasks.likelihood import encoded_pairs, pair_losses
 from gnomon.tasks.tags import Tags
 from gnomon.text import mend_controls
@@ -50,23 +50,16 @@ def score_pairs(
     tags: Tags = (),
 ) -> list[PairScore]:
     """Score each pair; see `Translator.score`."""
-    if len(sources) != len(targets):
-        raise DataError(
-            "sources and targets belong together, one for one",
-            seen=f"{len(sources)} sources, {len(targets)} targets",
-            mend="give as many of the one as of the other",
-        )
-    sources, targets = ([mend_controls(text) for text in side] for side in (sources, targets))
     pairs = encoded_pairs(translator, sources, targets, tags)
     reach = translator.reach
     results: dict[int, PairScore] = {}
     scored = []
     for place, (source, target, pair) in enumerate(zip(sources, targets, pairs, strict=True)):
-        if not source.strip():
+        if not mend_controls(source).strip():
             # A blank line is never given to the model: it is translated by a blank line, always.
             results[place] = (
                 PairScore(None, 0, reason="the source is blank and the target is not")
-                if target.strip()
+                if mend_controls(target).strip()
                 else PairScore(0.0, 0)
             )
         elif not pair.within(reach):

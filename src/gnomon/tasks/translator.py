@@ -44,7 +44,6 @@ class Translation:
         truncated: the length limit came before the model ended the sentence.
         far: the input is far from what the model was trained on, so do not trust the output;
             None if the model folder has no profile of its training text.
-        alternatives: further outputs by falling score, if `nbest` asked for them.
         num_parts: into how many parts a long text was split. Its score, log_prob and num_tokens are
             then sums over the parts, and it is truncated if any part is.
         num_divided: how many of these are pieces of sentences that were too long themselves.
@@ -158,6 +157,8 @@ class Translator:
         wishes = wishes.of_parts([len(parts) for parts in plan.parts], first)
         every = [own for own, parts in zip(every, plan.parts, strict=True) for _ in parts]
         apart = self._translate(plan.texts, every, config, wishes, places, batch_tokens)
+        if not plan.needed:
+            return apart
         return plan.joined(apart, self._far(texts), sampled=config.sample)
 
     def _translate(
@@ -170,9 +171,7 @@ class Translator:
         batch_tokens: int,
     ) -> list[Translation]:
         """Translate each text by itself."""
-        sources = self.tokenizers.encode_sources(
-            [" ".join(text.split("\n")) for text in texts], tags
-        )
+        sources = self.tokenizers.encode_sources(texts, tags)
         blank = [not text.strip() for text in texts]
         results = [Translation("", 0.0, 0.0, 0, False) if empty else None for empty in blank]
         lengths = [len(ids) + 1 for ids in sources]
@@ -340,7 +339,7 @@ class Translator:
         best, *others = (
             # Byte pieces can spell a line break or an escape; one input line gives one output line.
             Translation(
-                mend_controls(" ".join(text.splitlines())),
+                mend_controls(text),
                 found.score,
                 found.log_prob,
                 len(found.tokens),

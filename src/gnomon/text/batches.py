@@ -7,7 +7,7 @@ batch k of epoch e by asking for the same plan, with no state but these numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class BatchPlan:
         source_lengths: tokens of each source as it stands in a batch [num_examples].
         target_lengths: tokens of each target as it stands in a batch [num_examples].
         tokens_per_batch: bound on rows · (longest source + longest target), padding included. An
-            example that is longer by itself gets a batch of its own: see `num_oversized`.
+            example that is longer by itself gets a batch of its own.
         seed: with the epoch's number, all there is to the order.
     """
 
@@ -51,12 +51,6 @@ class BatchPlan:
         self.target_lengths = np.ascontiguousarray(target_lengths, np.int64)
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
-
-    @property
-    def num_oversized(self) -> int:
-        """Examples that exceed the budget alone."""
-        totals = self.source_lengths + self.target_lengths
-        return int((totals > self.tokens_per_batch).sum())
 
     def epoch(self, number: int) -> list[NDArray[np.int64]]:
         """Return the epoch's batches of example indices; each example is in exactly one.
@@ -141,14 +135,12 @@ class Batch:
     line_numbers: list[int]
     num_target_tokens: int
 
-    def pin_memory(self) -> Batch:
-        """Return the batch in page-locked memory, from where copies to a GPU need not wait."""
-        return self._with(self.source.pin_memory(), self.target.pin_memory())
-
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on `device`."""
-        return self._with(
-            self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True)
+        return replace(
+            self,
+            source=self.source.to(device, non_blocking=True),
+            target=self.target.to(device, non_blocking=True),
         )
 
     def repeated(self, times: int) -> Batch:
@@ -162,9 +154,6 @@ class Batch:
             self.line_numbers * times,
             self.num_target_tokens * times,
         )
-
-    def _with(self, source: torch.Tensor, target: torch.Tensor) -> Batch:
-        return Batch(source, target, self.indices, self.line_numbers, self.num_target_tokens)
 
 
 def collate(store: TokenStore, indices: NDArray[np.int64] | Sequence[int]) -> Batch:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 # Where one of these stood, other programs break the line or show nothing: a blank keeps the words
-# on both sides apart. TAB is a blank already; NUL and "\n" cannot be inside a line that was read.
+# on both sides apart. TAB is a blank already; NUL and "\n" are in no line of a file.
 _SEPARATING = (
-    *(code for code in range(0x20) if chr(code) not in "\t\n"),
+    *(code for code in range(0x20) if chr(code) != "\t"),
     *range(0x7F, 0xA0),
     *(0x2028, 0x2029),
 )
@@ -31,5 +31,6 @@ def is_control(character: str) -> bool:
 
 
 def mend_controls(text: str) -> str:
-    """Return the text with separating control characters as blanks, without invisible ones."""
+    """Return the text as a model reads it: on one line, separating control characters as blanks,
+    without invisible ones."""
     return text if text.isprintable() else text.translate(_MENDED)

@@ -99,12 +99,6 @@ class Familiarity:
         """Return for each text whether it is far from the training text."""
         return [score < self.threshold for score in self.score(texts)]
 
-    def unseen_words(self, text: str) -> list[str]:
-        """Return the words of `text` that the training text did not hold, in order."""
-        words = _words(text)
-        seen = self._contains(_hashes(words))
-        return [word for word, known in zip(words, seen.tolist(), strict=True) if not known]
-
     def save(self, folder: str | Path) -> None:
         """Write `familiarity.safetensors` into a model folder."""
         metadata = {"format_version": str(FORMAT_VERSION), "threshold": repr(self.threshold)}

@@ -63,11 +63,6 @@ class BuildReport:
         """Count a pair left out."""
         self.omitted.setdefault(reason, Omission()).add(line)
 
-    @property
-    def num_omitted(self) -> int:
-        """Pairs left out, for whatever reason."""
-        return sum(omission.count for omission in self.omitted.values())
-
     @classmethod
     def of(cls, values: dict[str, Any]) -> BuildReport:
         """Return the report that `dataclasses.asdict` made `values` of."""

@@ -115,4 +115,5 @@ class Keeper:
     def _members(self, state: TrainingState) -> Sequence[int]:
         if self._averaging.kind == "last":
             return self._checkpoints.steps()[-self._averaging.count :]
-        return sorted(best.step for best in state.ranked)
+        # None is ranked where every validation gave NaN.
+        return sorted(best.step for best in state.ranked) or [state.step]
