@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -49,17 +49,26 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def lock_beside(path: Path) -> Iterator[None]:
-    """Let one process at a time build at `path`; the lock ends with the process that holds it."""
+def lock(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Let one process at a time into the block; the lock ends with the process that holds it.
+
+    Raises:
+        BlockingIOError: another process is in it, and `wait` is False.
+    """
     try:
         import fcntl  # POSIX only; elsewhere two builders do the work twice, with the same result
     except ImportError:
         yield
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
+
+
+def lock_beside(path: Path) -> AbstractContextManager[None]:
+    """Let one process at a time build at `path`."""
+    return lock(path.with_name(f".{path.name}.lock"))
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:

@@ -59,8 +59,8 @@ def test_every_line_is_a_pair_or_counted(
     report = run(translator, mono, tmp_path / "out.jsonl")
     assert report.num_lines == len(LINES)
     assert report.num_pairs + sum(item.count for item in report.dropped.values()) == len(LINES)
-    assert report.dropped["empty line"].first_lines == (3,)
-    assert report.dropped["not valid text"].first_lines == (6,)
+    assert report.dropped["empty line"].first_lines == [3]
+    assert report.dropped["not valid text"].first_lines == [6]
     pairs = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(pairs) == report.num_pairs > 3
     expected = translator.translate([pair["target"] for pair in pairs], beam=1)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gnomon.errors import DataError
 from gnomon.text import DataConfig, ParallelCorpus, open_corpora
-from gnomon.text.pair_files import LineBreaks, PairFile
+from gnomon.text.occurrences import Occurrences
+from gnomon.text.pair_files import PairFile
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -162,8 +163,8 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 def test_line_breaks_are_counted_and_named(tmp_path):
     rows = [{"source": f"a{n}", "target": "b\r\nc\n" if n % 3 == 0 else "b"} for n in range(30)]
     path = write_jsonl(tmp_path / "pairs.jsonl", rows)
-    breaks = LineBreaks()
+    breaks = Occurrences()
     assert [*PairFile(path).rows(breaks)].count(("a0", "b c ")) == 1
-    assert (breaks.count, breaks.first_rows) == (10, [1, 4, 7, 10, 13])
+    assert (breaks.count, breaks.first_lines) == (10, [1, 4, 7, 10, 13])
     report = open_corpora(DataConfig(pairs=str(path), holdout=0)).report
-    assert (report.line_breaks.count, report.line_breaks.first_lines) == (10, (1, 4, 7, 10, 13))
+    assert (report.line_breaks.count, report.line_breaks.first_lines) == (10, [1, 4, 7, 10, 13])

@@ -76,8 +76,8 @@ def test_given_validation_files_are_used_as_they_are(tmp_path):
     assert (len(corpora.train), len(corpora.valid), len(corpora.test)) == (400, 5, 2)
     report = corpora.report
     assert report.held_out == 0
-    assert (report.valid_in_train.count, report.valid_in_train.first_lines) == (4, (1, 2, 3, 5))
-    assert (report.test_in_train.count, report.test_in_train.first_lines) == (1, (2,))
+    assert (report.valid_in_train.count, report.valid_in_train.first_lines) == (4, [1, 2, 3, 5])
+    assert (report.test_in_train.count, report.test_in_train.first_lines) == (1, [2])
 
 
 def test_sources_are_compared_whatever_the_number_of_parts(tmp_path, monkeypatch):

@@ -15,19 +15,18 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from gnomon.errors import DataError
-from gnomon.files import atomic_file, sha256_of, write_atomically
+from gnomon.files import atomic_file, lock, sha256_of, write_atomically
 from gnomon.tasks.translator import Translation, Translator
-from gnomon.text import Replacements, read_lines
+from gnomon.text import Occurrences, Replacements, read_lines
 
 CHUNK = 1024  # lines
-SHOWN = 5  # line numbers told for each reason
 
 EMPTY, INVALID = "empty line", "not valid text"
 UNTRANSLATED, TRUNCATED = "empty translation", "translation reached its length limit"
@@ -49,20 +48,12 @@ class BacktranslationConfig:
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """Lines that gave no pair for one reason."""
-
-    count: int
-    first_lines: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class BacktranslationReport:
     """What became of the lines: every one is a pair or is counted under a reason."""
 
     num_lines: int
     num_pairs: int
-    dropped: dict[str, Dropped]
+    dropped: dict[str, Occurrences]  # by reason
 
 
 Progress = Callable[[int], None]
@@ -123,6 +114,7 @@ def backtranslate(
         count = 0 if done == 0 else number + 1
         report = _collect([work / f"part-{i:08d}.jsonl" for i in range(count)], output)
         retired = work.with_name(f".{work.name}.done")
+        shutil.rmtree(retired, ignore_errors=True)  # of a process that was killed right here
         work.rename(retired)  # at once, or a process killed here would do some parts again
         shutil.rmtree(retired)
     return report
@@ -151,25 +143,17 @@ def _chunks(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
 
 @contextmanager
 def _only_writer(work: Path) -> Iterator[None]:
-    """The lock ends with the process, however it ends."""
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-        lock = (work / ".lock").open("wb")
-    except OSError as error:
-        raise DataError("the output's folder must be writable", seen=error) from error
-    with lock:
+    with ExitStack() as held:
         try:
-            import fcntl  # POSIX only; elsewhere two writers do the same work with one result
-
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:
-            pass
-        except OSError:
+            held.enter_context(lock(work / ".lock", wait=False))
+        except BlockingIOError:
             raise DataError(
                 "one process at a time writes an output",
                 seen=f"another is at work in {work}",
                 mend="wait for it, or name another output",
             ) from None
+        except OSError as error:
+            raise DataError("the output's folder must be writable", seen=error) from error
         yield
 
 
@@ -227,23 +211,19 @@ def _collect(parts: list[Path], output: Path) -> BacktranslationReport:
     name = output.name.removesuffix(".gz")
     as_json = name.endswith(".jsonl")
     num_lines = num_pairs = 0
-    counts: dict[str, int] = {}
-    first: dict[str, list[int]] = {}
+    dropped: dict[str, Occurrences] = {}
     with atomic_file(output) as file, _packed(file, output) as out:
         for part in parts:
             for raw in part.read_bytes().splitlines():
                 record = json.loads(raw)
                 num_lines += 1
                 if (reason := record.get("dropped")) is not None:
-                    counts[reason] = counts.get(reason, 0) + 1
-                    if len(first.setdefault(reason, [])) < SHOWN:
-                        first[reason].append(record["line"])
+                    dropped.setdefault(reason, Occurrences()).add(record["line"])
                     continue
                 num_pairs += 1
                 pair = {side: record[side] for side in ("source", "target")}
                 text = json.dumps(pair, ensure_ascii=False) if as_json else _tsv(pair)
                 out.write(text.encode("utf-8", errors="replace") + b"\n")
-    dropped = {reason: Dropped(counts[reason], tuple(first[reason])) for reason in counts}
     return BacktranslationReport(num_lines, num_pairs, dropped)
 
 

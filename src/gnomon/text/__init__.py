@@ -11,6 +11,7 @@ from gnomon.text.cleaning_report import CleaningReport
 from gnomon.text.corpus import Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
+from gnomon.text.occurrences import Occurrences
 from gnomon.text.reserved import BOS_ID, BYTES, EOS_ID, PAD_ID, SPECIALS, UNK_ID
 from gnomon.text.segmentation import Segmentation
 from gnomon.text.sentences import Part
@@ -44,6 +45,7 @@ __all__ = [
     "Corpora",
     "DataConfig",
     "Familiarity",
+    "Occurrences",
     "Pair",
     "ParallelCorpus",
     "Part",

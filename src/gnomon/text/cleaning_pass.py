@@ -24,7 +24,7 @@ from gnomon.text.cleaning import EMPTY_SIDE, CleaningConfig
 from gnomon.text.cleaning_controls import mend_controls
 from gnomon.text.cleaning_filters import FILTERS, Chunk
 from gnomon.text.cleaning_report import CleaningReport, FindingsFile
-from gnomon.text.corpus import Pair, ParallelCorpus
+from gnomon.text.corpus import Pair, ParallelCorpus, in_chunks
 from gnomon.text.key_file import NO_KEY, KeyFile
 from gnomon.text.lines import in_step
 
@@ -108,7 +108,8 @@ def judge(corpus: ParallelCorpus, config: CleaningConfig, folder: Path) -> Clean
             for name in ("duplicate_pair", "duplicate_source", "duplicate_target")
         }
         judging = _Judging(config, report, FindingsFile(text))
-        for pairs in _chunks(corpus.pairs()):
+        chunks = in_chunks(corpus.pairs(), num_pairs=_CHUNK_PAIRS, num_characters=_CHUNK_CHARACTERS)
+        for pairs in chunks:
             states = judging.states(pairs)
             verdicts.write(states.tobytes())
             lines.write(np.array([pair.line for pair in pairs], "<i8").tobytes())
@@ -258,16 +259,3 @@ def _read_report(folder: Path) -> CleaningReport | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return report if whole else None
-
-
-def _chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
-    chunk: list[Pair] = []
-    characters = 0
-    for pair in pairs:
-        chunk.append(pair)
-        characters += len(pair.source) + len(pair.target)
-        if len(chunk) == _CHUNK_PAIRS or characters >= _CHUNK_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.text.pair_files import LineBreaks
+from gnomon.text.occurrences import Occurrences
 from gnomon.text.sources import PairFormat, SourceConfig
 from gnomon.text.text_source import TextSource
 
@@ -43,6 +43,22 @@ class Pair(NamedTuple):
     source: str
     target: str
     tags: tuple[str, ...] = ()  # to be put in front of the source
+
+
+def in_chunks(
+    pairs: Iterable[Pair], *, num_pairs: int, num_characters: int
+) -> Iterator[list[Pair]]:
+    """Cut pairs into lists of at most `num_pairs`, or fewer where these are long."""
+    chunk: list[Pair] = []
+    characters = 0
+    for pair in pairs:
+        chunk.append(pair)
+        characters += len(pair.source) + len(pair.target)
+        if len(chunk) == num_pairs or characters >= num_characters:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
 
 
 class Part(NamedTuple):
@@ -184,7 +200,7 @@ class ParallelCorpus:
                 digest.update(rows[~np.isin(rows, self._without)].tobytes())
         return digest.hexdigest()
 
-    def pairs(self, breaks: LineBreaks | None = None) -> Iterator[Pair]:
+    def pairs(self, breaks: Occurrences | None = None) -> Iterator[Pair]:
         """Iterate over the pairs in the order of the sources.
 
         Args:
@@ -196,7 +212,7 @@ class ParallelCorpus:
         pairs = self._chosen_pairs(breaks)
         return pairs if self._sieve is None else self._sieve.apply(pairs)
 
-    def _chosen_pairs(self, breaks: LineBreaks | None) -> Iterator[Pair]:
+    def _chosen_pairs(self, breaks: Occurrences | None) -> Iterator[Pair]:
         if self._only is not None:
             yield from self._picked(self._only.tolist())
             return
@@ -208,16 +224,14 @@ class ParallelCorpus:
             else:
                 yield pair
 
-    def _every(self, breaks: LineBreaks | None) -> Iterator[Pair]:
+    def _every(self, breaks: Occurrences | None) -> Iterator[Pair]:
         for part in self.parts:
             tags = part.text.config.tags
-            own = LineBreaks()
+            own = Occurrences()
             for line, (source, target) in enumerate(part.text.rows(own), part.start + 1):
                 yield Pair(line, source, target, tags)
             if breaks is not None:
-                breaks.count += own.count
-                breaks.first_rows += [part.start + row for row in own.first_rows]
-                del breaks.first_rows[5:]
+                breaks.add_all(own, part.start)
 
     def _picked(self, rows: list[int]) -> Iterator[Pair]:
         wanted = iter(rows)

@@ -14,18 +14,9 @@ from numpy.typing import NDArray
 
 from gnomon.text.corpus import Pair, ParallelCorpus
 from gnomon.text.key_file import NO_KEY, KeyFile
-from gnomon.text.pair_files import LineBreaks
+from gnomon.text.occurrences import Occurrences
 
 _CHUNK = 1 << 15  # pairs hashed at a time
-_NUM_NAMED = 5
-
-
-@dataclass(frozen=True)
-class Repetition:
-    """Pairs that occur before or elsewhere."""
-
-    count: int
-    first_lines: tuple[int, ...]  # numbers in the corpus, from 1
 
 
 @dataclass(frozen=True)
@@ -38,14 +29,14 @@ class Overlap:
     """
 
     held_out: list[int]
-    others: list[Repetition]
+    others: list[Occurrences]
 
 
 def find_overlap(
     train: ParallelCorpus,
     others: Sequence[ParallelCorpus | None],
     num_wanted: int,
-    breaks: LineBreaks,
+    breaks: Occurrences,
     scratch: Path | None = None,
 ) -> Overlap:
     """Choose up to `num_wanted` rows to hold out, and count what the rest repeats.
@@ -78,7 +69,10 @@ def find_overlap(
             held_out += rows[held].tolist()
             for keys, hits in zip(other_keys, marked, strict=True):
                 hits |= np.isin(keys, source_keys[~held])
-    return Overlap(held_out=sorted(held_out), others=[_repetition(hits) for hits in marked])
+    return Overlap(
+        held_out=sorted(held_out),
+        others=[Occurrences.at((np.flatnonzero(hits) + 1).tolist()) for hits in marked],
+    )
 
 
 def _source_keys(pairs: Iterable[Pair]) -> NDArray[np.uint64]:
@@ -105,8 +99,3 @@ def _choose(sources: NDArray[np.uint64], room: int) -> NDArray[np.uint64]:
             if room == 0:
                 break
     return np.array(chosen, np.uint64)
-
-
-def _repetition(marked: NDArray[np.bool_]) -> Repetition:
-    lines = np.flatnonzero(marked) + 1
-    return Repetition(len(lines), tuple(lines[:_NUM_NAMED].tolist()))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from gnomon.errors import DataError
 from gnomon.text.lines import check_readable, count_lines, read_lines
+from gnomon.text.occurrences import Occurrences
 from gnomon.text.sources import PairFormat
 
 Texts = tuple[str, str]
@@ -27,20 +28,6 @@ _SUFFIXES: dict[str, Literal["tsv", "jsonl", "parquet"]] = {
 _BREAK = re.compile(r"\r?\n")
 _BATCH_ROWS = 4096
 _SHOWN = 70  # characters of a value in a message
-
-
-@dataclass
-class LineBreaks:
-    """Rows with a text in which a line break became a blank."""
-
-    count: int = 0
-    first_rows: list[int] = field(default_factory=list)  # numbers, from 1
-
-    def add(self, row: int) -> None:
-        """Count one row."""
-        self.count += 1
-        if len(self.first_rows) < 5:
-            self.first_rows.append(row)
 
 
 @dataclass(frozen=True)
@@ -73,8 +60,11 @@ class PairFile:
                 return int(file.metadata.num_rows)
         return count_lines(self.path)
 
-    def rows(self, breaks: LineBreaks | None = None) -> Iterator[Texts]:
+    def rows(self, breaks: Occurrences | None = None) -> Iterator[Texts]:
         """Iterate over source and target of each row.
+
+        Args:
+            breaks: counts rows with a text in which a line break became a blank.
 
         Raises:
             DataError: naming the first row that is not a pair of texts.

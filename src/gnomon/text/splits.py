@@ -13,8 +13,8 @@ import numpy as np
 from gnomon.errors import DataError
 from gnomon.files import write_atomically
 from gnomon.text.corpus import ParallelCorpus
-from gnomon.text.overlap import Repetition, find_overlap
-from gnomon.text.pair_files import LineBreaks
+from gnomon.text.occurrences import Occurrences
+from gnomon.text.overlap import find_overlap
 from gnomon.text.sources import DataConfig, Split
 from gnomon.text.text_source import TextSource
 
@@ -26,9 +26,9 @@ class SplitReport:
     """What the splits share; a source counts as the same up to case and blanks."""
 
     held_out: int  # training pairs set aside for validation
-    valid_in_train: Repetition  # validation pairs whose source is trained on
-    test_in_train: Repetition  # test pairs whose source is trained on
-    line_breaks: Repetition  # training pairs in which a line break became a blank
+    valid_in_train: Occurrences  # validation pairs whose source is trained on
+    test_in_train: Occurrences  # test pairs whose source is trained on
+    line_breaks: Occurrences  # training pairs in which a line break became a blank
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ def _examine(
     """Read everything once: what JSON can keep of it, and all that opening it again needs."""
     whole = {split: ParallelCorpus.of(split, texts[split]) for split in _SPLITS if texts[split]}
     train, valid, test = whole["train"], whole.get("valid"), whole.get("test")
-    breaks = LineBreaks()
+    breaks = Occurrences()
     num_wanted = min(holdout, len(train) // 10) if valid is None else 0
     overlap = find_overlap(train, [valid, test], num_wanted, breaks, scratch)
     report = SplitReport(
         held_out=len(overlap.held_out),
         valid_in_train=overlap.others[0],
         test_in_train=overlap.others[1],
-        line_breaks=Repetition(breaks.count, tuple(breaks.first_rows)),
+        line_breaks=breaks,
     )
     counts = {split: [p.stop - p.start for p in corpus.parts] for split, corpus in whole.items()}
     return {"counts": counts, "held_out": overlap.held_out, "report": asdict(report)}
@@ -130,9 +130,7 @@ def _put_together(texts: dict[Split, list[TextSource]], found: dict[str, Any]) -
         rows = np.array(found["held_out"], np.int64)
         train, valid = train.without("train", rows), train.select("valid", rows)
     report: dict[str, Any] = {
-        name: value
-        if isinstance(value, int)
-        else Repetition(value["count"], tuple(value["first_lines"]))
+        name: value if isinstance(value, int) else Occurrences(**value)
         for name, value in found["report"].items()
     }
     return Corpora(train, valid, whole.get("test"), SplitReport(**report))

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from gnomon.errors import DataError
 from gnomon.files import sha256_of
-from gnomon.text.corpus import Pair, ParallelCorpus
+from gnomon.text.corpus import Pair, ParallelCorpus, in_chunks
+from gnomon.text.occurrences import Occurrences
 from gnomon.text.ragged import Ragged
 from gnomon.text.reserved import UNK_ID
 from gnomon.text.segmentation import Segmenter
@@ -28,24 +29,9 @@ MANIFEST = "manifest.json"
 _CHUNK_PAIRS = 10_000  # encoded at a time: enough to keep every core busy, little to hold
 _CHUNK_CHARACTERS = 4_000_000  # or fewer pairs, where lines are very long or variants many
 _AHEAD = 2  # chunks that are encoded at a time, so that one's end leaves no core idle
-_NUM_EXAMPLES = 5  # line numbers named per reason
 
 
 Variants = tuple[list[Ragged], list[Ragged]]  # sources and targets, each in every variant
-
-
-@dataclass
-class Omission:
-    """Pairs left out for one reason."""
-
-    count: int = 0
-    first_lines: list[int] = field(default_factory=list)  # numbers in the raw files, from 1
-
-    def add(self, line: int) -> None:
-        """Count the pair at `line`."""
-        self.count += 1
-        if len(self.first_lines) < _NUM_EXAMPLES:
-            self.first_lines.append(line)
 
 
 @dataclass
@@ -57,25 +43,30 @@ class BuildReport:
     num_target_tokens: int = 0
     num_source_unknown: int = 0  # tokens that are <unk>
     num_target_unknown: int = 0
-    omitted: dict[str, Omission] = field(default_factory=dict)  # by reason
+    omitted: dict[str, Occurrences] = field(default_factory=dict)  # by reason
 
     def omit(self, reason: str, line: int) -> None:
         """Count a pair left out."""
-        self.omitted.setdefault(reason, Omission()).add(line)
+        self.omitted.setdefault(reason, Occurrences()).add(line)
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> BuildReport:
         """Return the report that `dataclasses.asdict` made `values` of."""
-        omitted = {reason: Omission(**omission) for reason, omission in values["omitted"].items()}
+        omitted = {
+            reason: Occurrences(**omission) for reason, omission in values["omitted"].items()
+        }
         return cls(**{**values, "omitted": omitted})
 
 
 @dataclass
 class _Chunk:
-    """Pairs that are encoded together, and how many were read up to their end."""
+    """Pairs that are encoded together, and how many were read to find them."""
 
     pairs: list[Pair]
-    num_read: int
+    num_read: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.num_read = len(self.pairs)
 
     @property
     def lines(self) -> NDArray[np.int64]:
@@ -117,11 +108,17 @@ class StoreWriter:
             self.line_numbers.open(files)
             for side in self.sides.values():
                 side.open(files)
-            chunks = _chunks(corpus.pairs(), self.segmenter.num_variants)
-            for chunk, sides in self._encoded(chunks):
+            chunks = in_chunks(
+                corpus.pairs(),
+                num_pairs=_CHUNK_PAIRS,
+                num_characters=max(1, _CHUNK_CHARACTERS // self.segmenter.num_variants),
+            )
+            num_read = 0
+            for chunk, sides in self._encoded(map(_Chunk, chunks)):
                 self._add(chunk, sides, corpus)
+                num_read += chunk.num_read
                 if progress is not None:
-                    progress(chunk.num_read)
+                    progress(num_read)
         self._finish(corpus, key)
 
     def _encoded(self, chunks: Iterator[_Chunk]) -> Iterator[tuple[_Chunk, Variants]]:
@@ -291,16 +288,3 @@ def array_names(side: str, variant: int) -> tuple[str, str]:
     """Names of the files of a side's ids and offsets in one variant."""
     stem = side if variant == 0 else f"{side}.{variant}"
     return f"{stem}.ids", f"{stem}.offsets"
-
-
-def _chunks(pairs: Iterator[Pair], num_variants: int) -> Iterator[_Chunk]:
-    chunk: list[Pair] = []
-    characters = num_read = 0
-    for num_read, pair in enumerate(pairs, start=1):
-        chunk.append(pair)
-        characters += len(pair.source) + len(pair.target)
-        if len(chunk) == _CHUNK_PAIRS or characters * num_variants >= _CHUNK_CHARACTERS:
-            yield _Chunk(chunk, num_read)
-            chunk, characters = [], 0
-    if chunk:
-        yield _Chunk(chunk, num_read)

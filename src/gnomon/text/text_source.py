@@ -12,7 +12,8 @@ from gnomon.errors import DataError
 from gnomon.files import sha256_of
 from gnomon.text.alignment import find_divergence
 from gnomon.text.lines import check_readable, count_lines, in_step, read_lines
-from gnomon.text.pair_files import LineBreaks, PairFile, Texts
+from gnomon.text.occurrences import Occurrences
+from gnomon.text.pair_files import PairFile, Texts
 from gnomon.text.sources import SourceConfig
 
 
@@ -63,7 +64,7 @@ class TextSource:
             )
         return counts[0]
 
-    def rows(self, breaks: LineBreaks | None = None) -> Iterator[Texts]:
+    def rows(self, breaks: Occurrences | None = None) -> Iterator[Texts]:
         """Iterate over source and target of every line.
 
         Raises:
