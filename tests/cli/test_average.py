@@ -54,6 +54,17 @@ def steps(run: Path, *numbers: int) -> list[Path]:
     return [run / f"checkpoints/step-{number:08d}" for number in numbers]
 
 
+def test_a_damaged_checkpoint_does_not_get_into_an_average(copy: Path) -> None:
+    damaged = steps(copy, 9)[0] / "model.safetensors"
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    damaged.write_bytes(content)
+    shutil.rmtree(copy / "checkpoints/averaged")
+    with pytest.raises(ModelError, match="as they were written"):
+        api.average([copy], last=2)
+    assert not (copy / "checkpoints/averaged").exists()
+
+
 def test_training_ends_with_an_average_that_loads_and_is_used_where_it_is_better(
     run: Path,
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from digits import TrainedRun
+from digits import TrainedRun, write_digits
 from hostile.running import Command
 
 LONG = "n" * 300
@@ -246,3 +246,15 @@ def test_a_cache_that_cannot_be_written(command: Command, tmp_path: Path) -> Non
     assert done.code == 2
     assert ".prepared" in done.message
     assert (tmp_path / "runs" / ".prepared").read_text() == "in the way"
+
+
+def test_a_name_that_is_no_text(command: Command, tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 cannot stand in a recipe or a manifest."""
+    data = write_digits(tmp_path, num_pairs=30)
+    foreign = tmp_path / os.fsdecode(b"r\xff")
+    done = command("train", "tiny", "--data", data, "--run", foreign)
+    assert done.code == 2
+    assert "a run's path must be valid UTF-8" in done.message
+    done = command("train", "tiny", "--data", data.rename(foreign))
+    assert done.code == 2
+    assert "paths of text files must be valid UTF-8" in done.message

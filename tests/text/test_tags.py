@@ -183,6 +183,7 @@ def test_what_sources_must_be():
         (DataConfig(sources=(SourceConfig(pairs="a", source="b"),)), "cannot stand beside"),
         (DataConfig(sources=(SourceConfig(pairs="a", weight=0.0),)), "weight must be above 0"),
         (DataConfig(sources=(SourceConfig(pairs="a", weight=float("nan")),)), "weight must be"),
+        (DataConfig(sources=(SourceConfig(pairs="a", weight=1e9),)), "weight must be at most 1000"),
         (DataConfig(test=(SourceConfig(pairs="a", weight=2.0),)), "data.test[0].weight"),
         (DataConfig(sources=(SourceConfig(pairs="a", tags=("<a>", "<a>")),)), "each tag once"),
     ):

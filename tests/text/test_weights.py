@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from gnomon.errors import DataError
 from gnomon.text.weights import Weights
 
 
@@ -38,6 +39,7 @@ def test_twice_and_half():
     st.integers(0, 3),
 )
 def test_every_pair_is_seen_as_often_as_any_other(sources, num_epochs, seed):
+    assume(any(count * round(100 * weight) >= 100 for count, weight in sources))
     bounds = np.cumsum([count for count, _ in sources]).tolist()
     weights = Weights([weight for _, weight in sources], bounds, seed)
     seen = counts(weights, bounds[-1], range(num_epochs))
@@ -63,3 +65,11 @@ def test_a_function_of_seed_and_epoch():
 @pytest.mark.parametrize(("weights", "even"), [([1.0, 1.0], True), ([1.0, 1.5], False)])
 def test_even(weights, even):
     assert Weights(weights, [1, 2], 0).even is even
+
+
+@pytest.mark.parametrize("weights", [[1e-9, 1e-9], [0.06, 0.03]])
+def test_an_epoch_without_a_pair_is_refused(weights):
+    with pytest.raises(DataError, match="at least one pair") as caught:
+        Weights(weights, [10, 40], 0)
+    assert "x 30 pairs" in str(caught.value)
+    assert len(Weights([0.1, 0.01], [10, 40], 0).epoch(0)) == 1

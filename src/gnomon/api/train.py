@@ -11,7 +11,7 @@ import torch
 
 from gnomon.api.claim import cache_beside, claim, first_model, sign_manifest
 from gnomon.api.load import model_folder
-from gnomon.errors import ModelError, RecipeError
+from gnomon.errors import DataError, ModelError, RecipeError, RunError
 from gnomon.recipes import Recipe, load_recipe
 from gnomon.tasks import (
     Preparation,
@@ -53,8 +53,17 @@ def read_recipe(
 
     Raises:
         RecipeError: naming every problem at once.
+        DataError: a path is not valid UTF-8.
     """
     changes: dict[str, Any] = {}
+    if foreign := [
+        ascii(str(file)) for file in (source, target, data) if file and not _is_text(file)
+    ]:
+        raise DataError(
+            "paths of text files must be valid UTF-8",
+            seen=", ".join(foreign),
+            mend="rename the file, or name a link to it",
+        )
     if source or target or data:
         # Validation and test text belong to the training text they were given with.
         changes = {f"data.{key}": None for key in FILE_KEYS}
@@ -161,8 +170,25 @@ def _vocabulary_of(folder: RunFolder) -> TokenizerPair:
 
 
 def run_path(recipe: Recipe, run: str | Path | None) -> Path:
-    """Where a run of `recipe` goes."""
-    return Path(run) if run is not None else Path("runs") / recipe.name
+    """Where a run of `recipe` goes.
+
+    Raises:
+        RunError: the path is no text, and so cannot stand in the run's records.
+    """
+    path = Path(run) if run is not None else Path("runs") / recipe.name
+    if not _is_text(path):
+        raise RunError(
+            "a run's path must be valid UTF-8", seen=ascii(str(path)), mend="name another folder"
+        )
+    return path
+
+
+def _is_text(path: str | Path) -> bool:
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:  # bytes that are no UTF-8 come as lone surrogates
+        return False
+    return True
 
 
 def _prepare(recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: Say) -> Preparation:

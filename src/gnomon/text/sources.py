@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_WEIGHT = 1000.0  # the examples of an epoch are listed in memory
+
 PairFormat = Literal["auto", "tsv", "jsonl", "parquet"]
 Split = Literal["train", "valid", "test"]
 
@@ -35,6 +37,11 @@ class SourceConfig:
         found += [f"{key}.tags: {problem}" for problem in tag_problems(self.tags)]
         if not (math.isfinite(self.weight) and self.weight > 0):
             found.append(f"{key}.weight must be above 0, is {self.weight}: leave the source out")
+        elif self.weight > MAX_WEIGHT:
+            found.append(
+                f"{key}.weight must be at most {MAX_WEIGHT:g}, is {self.weight:g}: an epoch would "
+                "be that many passes; lower the weights of the other sources instead"
+            )
         return found
 
     def _file_problems(self) -> Iterator[str]:

@@ -9,6 +9,8 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.errors import DataError
+
 
 class Weights:
     """Which examples an epoch holds; a pure function of seed and epoch.
@@ -22,6 +24,9 @@ class Weights:
         weights: of each source, above 0.
         bounds: where in the examples each source ends [num_sources], ascending.
         seed: decides the order of passes.
+
+    Raises:
+        DataError: an epoch could be without any pair.
     """
 
     def __init__(self, weights: Sequence[float], bounds: Sequence[int], seed: int) -> None:
@@ -30,6 +35,14 @@ class Weights:
         self._weights = [Fraction(str(weight)) for weight in weights]
         self._bounds = list(bounds)
         self._seed = seed
+        sizes = np.diff([0, *self._bounds]).tolist()
+        if all(weight * size < 1 for weight, size in zip(self._weights, sizes, strict=True)):
+            seen = (f"{w} x {n:,} pairs" for w, n in zip(weights, sizes, strict=True))
+            raise DataError(
+                "every epoch must show at least one pair of some source",
+                seen=", ".join(seen),
+                mend="raise all weights alike, which only makes epochs longer",
+            )
 
     @property
     def even(self) -> bool:

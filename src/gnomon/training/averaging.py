@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from gnomon.errors import RunError
 from gnomon.model import mean_weights
 from gnomon.model.io import WEIGHTS_FILE, write_weights
+from gnomon.training.checkpoint import check_weights
 
 AVERAGE_FILE = "average.json"
 _FORMAT_VERSION = 1
@@ -94,8 +95,10 @@ def write_mean(folders: Sequence[Path], destination: Path) -> None:
         folders: model folders or checkpoints of one architecture, the newest last.
 
     Raises:
-        ModelError: when weights cannot be read or do not match.
+        ModelError: when weights cannot be read, do not match, or are not as a training wrote them.
     """
+    for folder in folders:
+        check_weights(folder)
     for path in folders[-1].iterdir():
         if path.name in (*_NOT_THE_MODEL, WEIGHTS_FILE):
             continue
