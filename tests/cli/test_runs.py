@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -78,11 +79,36 @@ def test_a_strange_metrics_line_is_passed_over(runs: Path, line: str) -> None:
     assert [step for step, _ in api.list_runs(runs / "a")[0].curve] == [20, 40]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"about": {"model": 1}, "scores": []}'])
+REPORT = (
+    '{"about": {"model": "m", "text": "t", "files": []}, "lines": [], "num_lines": 1, '
+    '"scores": [{"name": %s, "value": %s, "signature": %s}]}'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"about": {"model": 1}, "scores": []}'),
+        REPORT % ('["bleu"]', "1", '"s"'),
+        REPORT % ('"bleu"', '"1"', '"s"'),
+        REPORT % ('"bleu"', "1", "{}"),
+    ],
+)
 def test_a_damaged_report_is_passed_over(runs: Path, text: str) -> None:
     folder = runs / "a" / "evaluations"
     folder.mkdir()
     (folder / "x.json").write_text(text)
+    (run,) = api.list_runs(runs / "a")
+    assert run.problem is None
+    assert run.evaluations == ()
+
+
+def test_what_is_no_report_is_passed_over(runs: Path) -> None:
+    folder = runs / "a" / "evaluations"
+    folder.mkdir()
+    (folder / "folder.json").mkdir()
+    (folder / "nowhere.json").symlink_to("gone")
+    os.mkfifo(folder / "pipe.json")  # whoever reads it waits for ever
     (run,) = api.list_runs(runs / "a")
     assert run.problem is None
     assert run.evaluations == ()

@@ -150,6 +150,18 @@ backtranslate(
     assert output.read_bytes() == (tmp_path / "whole.tsv").read_bytes()
 
 
+@pytest.mark.parametrize("damage", [b"{broken", b"[1]", b"\xff", b""])
+def test_damaged_settings_of_unfinished_work_are_named(
+    translator: Translator, mono: Path, tmp_path: Path, damage: bytes
+) -> None:
+    work = tmp_path / "out.tsv.parts"
+    work.mkdir()
+    (work / "settings.json").write_bytes(damage)
+    with pytest.raises(DataError, match="which is damaged"):
+        run(translator, mono, tmp_path / "out.tsv")
+    assert not (tmp_path / "out.tsv").exists()
+
+
 def test_one_writer(translator: Translator, mono: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.tsv"
 

@@ -133,7 +133,7 @@ def read_evaluations(run: str | Path) -> Iterator[RunScores]:
     folder = Path(run) / "evaluations"
     if not folder.is_dir():
         return
-    files = [path for path in folder.iterdir() if path.suffix == ".json"]
+    files = [path for path in folder.iterdir() if path.suffix == ".json" and path.is_file()]
     for path in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True):
         report = _read_report(path)
         if report is not None:
@@ -263,6 +263,9 @@ def _run_paths(folder: Path, depth: int) -> Iterator[Path]:
         yield from _run_paths(path, depth - 1)
 
 
+_SCORE_TYPES = {"name": str, "value": int | float | None, "signature": str}
+
+
 def _read_report(path: Path) -> dict[str, Any] | None:
     """A report's values where it holds what is read here; None where it is damaged."""
     try:
@@ -271,7 +274,11 @@ def _read_report(path: Path) -> dict[str, Any] | None:
         whole = (
             all(isinstance(about[key], str) for key in ("model", "text"))
             and all(isinstance(name, str) for name in about["files"])
-            and all({"name", "value", "signature"} <= score.keys() for score in report["scores"])
+            and all(
+                isinstance(score[key], kind)
+                for score in report["scores"]
+                for key, kind in _SCORE_TYPES.items()
+            )
             and all({"reference", "hypothesis"} <= line.keys() for line in report["lines"])
             and isinstance(report["num_lines"], int)
         )

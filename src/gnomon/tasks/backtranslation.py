@@ -162,9 +162,12 @@ def _begin(work: Path, settings: Mapping[str, Any]) -> None:
     text = json.dumps(settings, indent=1, sort_keys=True, default=str)
     if not path.exists():
         write_atomically(path, text)
-    elif (old := path.read_text(encoding="utf-8")) != text:
-        before, now = (json.loads(one) for one in (old, text))
-        changed = [name for name in sorted(before | now) if before.get(name) != now.get(name)]
+    elif (old := path.read_text(encoding="utf-8", errors="replace")) != text:
+        try:
+            before, now = (dict(json.loads(one)) for one in (old, text))
+            changed = [name for name in sorted(before | now) if before.get(name) != now.get(name)]
+        except (ValueError, TypeError):
+            changed = [f"{path.name} itself, which is damaged"]
         raise DataError(
             "unfinished work is continued with the settings it was begun with",
             seen=f"{work}; changed: {', '.join(changed)}",
