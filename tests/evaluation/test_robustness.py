@@ -13,11 +13,10 @@ from gnomon.evaluation.perturb import (
     OTHER_NUMBERS,
     numbers,
     single_words,
-    with_extra_blanks,
     with_other_numbers,
-    with_typos,
     without_punctuation,
 )
+from gnomon.text.perturb import with_extra_blanks, with_typos
 
 BY_NAME = {perturbation.name: perturbation for perturbation in (*PERTURBATIONS, OTHER_NUMBERS)}
 lines = st.lists(

@@ -4,6 +4,7 @@ import pytest
 
 from gnomon.errors import RecipeError
 from gnomon.recipes import difference, load_recipe, recipe_from_tree, to_toml
+from gnomon.recipes.recipe import SCHEMA_VERSION
 
 SOURCES = """
 [[data.sources]]
@@ -32,10 +33,21 @@ def test_recipes_that_name_tsv_files_keep_working(tmp_path, version):
     data = recipe.data
     assert data.pairs == str(tmp_path / "a.tsv")
     assert (data.valid_pairs, data.test_pairs) == ("/b", str(tmp_path / "c"))
-    assert recipe.schema_version == 2
+    assert recipe.schema_version == SCHEMA_VERSION
     new = tmp_path / "new.toml"
     new.write_text(to_toml(recipe))
     assert difference(load_recipe(new), recipe) == []
+
+
+@pytest.mark.parametrize("version", ["", "schema_version = 1\n", "schema_version = 2\n"])
+def test_recipes_that_count_variants_of_bpe_dropout_keep_working(tmp_path, version):
+    old = tmp_path / "old.toml"
+    old.write_text(f"{version}[tokenizer]\nbpe_dropout = 0.1\nbpe_dropout_variants = 3\n")
+    assert load_recipe(old).data.variants == 3
+    assert load_recipe(old, ["tokenizer.bpe_dropout_variants=5"]).data.variants == 5
+    old.write_text(f"{version}[data]\nvariants = 2\n[tokenizer]\nbpe_dropout_variants = 3\n")
+    with pytest.raises(RecipeError, match=r"is now data\.variants"):
+        load_recipe(old)
 
 
 def test_overrides_may_use_the_old_name(tmp_path):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -13,50 +11,8 @@ import torch
 
 from gnomon import api
 from gnomon.recipes import load_recipe
-from gnomon.tasks import TranslationTask
-from gnomon.training import Listener, RunFolder, StepRecord, check_sanity
-
-RECIPE = """
-name = "letters"
-[data]
-holdout = 20
-[tokenizer]
-vocab_size = 400
-bpe_dropout = 0.2
-bpe_dropout_variants = 3
-[model]
-d_model = 32
-num_encoder_layers = 1
-num_decoder_layers = 1
-dropout = 0.1
-attention.num_heads = 2
-feedforward.size = 64
-norm.placement = "pre"
-[schedule]
-kind = "constant"
-peak = 5e-3
-warmup_steps = 10
-[training]
-tokens_per_batch = 900
-max_steps = 30
-validate_every = 15
-checkpoint_every = 15
-log_every = 10
-precision = "fp32"
-[decoding]
-beam = 1
-"""
-
-
-class Stop(Listener):
-    """Interrupts the training after a step, as Ctrl-C would."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step(self, record: StepRecord) -> None:
-        if record.step == self.step:
-            os.kill(os.getpid(), signal.SIGINT)
+from gnomon.training import RunFolder, check_sanity
+from small_training import RECIPE, Stop, opened
 
 
 @pytest.fixture
@@ -69,22 +25,6 @@ def inputs(tmp_path: Path) -> tuple[Path, Path]:
     recipe = tmp_path / "letters.toml"
     recipe.write_text(RECIPE)
     return recipe, data
-
-
-def opened(recipe: Path, data: Path, run: Path, *overrides: str) -> TranslationTask:
-    """The task of a training, as it stands before its first step."""
-    caught: list[TranslationTask] = []
-
-    class EnoughError(Exception):
-        pass
-
-    def catch(task: TranslationTask) -> None:
-        caught.append(task)
-        raise EnoughError
-
-    with pytest.raises(EnoughError):
-        api.train(recipe, data=data, run=run, overrides=overrides, before_start=catch)
-    return caught[0]
 
 
 def test_epochs_take_the_variants_in_turn(inputs: tuple[Path, Path], tmp_path: Path) -> None:

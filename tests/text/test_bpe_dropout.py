@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from gnomon.errors import ModelError
 from gnomon.text import (
+    AugmentationConfig,
     ParallelCorpus,
-    Segmentation,
     Tokenizer,
     TokenizerConfig,
     TokenizerPair,
     TokenStore,
+    Variants,
     bpe_dropout,
     store_writer,
 )
@@ -52,7 +53,7 @@ HOSTILE = [
     "a" * 500,
     "dog " * 90,
 ]
-SPLIT = Segmentation(bpe_dropout=0.3, num_variants=3, seed=5)
+SPLIT = Variants(bpe_dropout=0.3, num_variants=3, seed=5)
 
 
 @pytest.fixture(scope="module", params=["bytes", "no bytes", "joined digits"])
@@ -69,7 +70,10 @@ def tokenizer(request):
 
 def variants(tokenizer, texts, *, p, count=3, seed=1, first=0):
     numbers = np.arange(first, first + len(texts))
-    return [rows.rows() for rows in BPEDropout(tokenizer, p, seed).variants(texts, numbers, count)]
+    return [
+        rows.rows()
+        for rows in BPEDropout(tokenizer, p, seed).variants(texts, numbers, range(count))
+    ]
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -180,9 +184,6 @@ def test_rules():
     assert not problems(bpe_dropout=0.1)
     assert "probability" in problems(bpe_dropout=1.1)
     assert "only kind 'bpe'" in problems(bpe_dropout=0.1, kind="unigram")
-    assert "bpe_dropout_variants" in problems(bpe_dropout=0.1, bpe_dropout_variants=0)
-    assert TokenizerConfig(bpe_dropout_variants=4).unused()
-    assert not TokenizerConfig(bpe_dropout_variants=4, bpe_dropout=0.1).unused()
 
 
 def content(store):
@@ -190,7 +191,7 @@ def content(store):
 
 
 def test_store_holds_the_variants(tmp_path, corpus, tokenizers, store):
-    split = TokenStore.build(tmp_path, corpus, tokenizers, segmentation=SPLIT)
+    split = TokenStore.build(tmp_path, corpus, tokenizers, variants=SPLIT)
     assert split.num_variants == 3
     assert len(split) == len(store)
     assert split.line_numbers.tolist() == store.line_numbers.tolist()
@@ -213,15 +214,15 @@ def test_store_holds_the_variants(tmp_path, corpus, tokenizers, store):
 
 
 def test_store_is_a_function_of_recipe_and_text(tmp_path, corpus, tokenizers, monkeypatch):
-    one = TokenStore.build(tmp_path / "1", corpus, tokenizers, segmentation=SPLIT)
+    one = TokenStore.build(tmp_path / "1", corpus, tokenizers, variants=SPLIT)
     monkeypatch.setattr(store_writer, "_CHUNK_PAIRS", 7)
-    again = TokenStore.build(tmp_path / "2", corpus, tokenizers, segmentation=SPLIT)
+    again = TokenStore.build(tmp_path / "2", corpus, tokenizers, variants=SPLIT)
     assert content(one) == content(again)
     assert one.folder.name == again.folder.name
     names = {one.folder.name}
     for change in ({"seed": 6}, {"bpe_dropout": 0.2}, {"num_variants": 2}):
         other = TokenStore.build(
-            tmp_path / "1", corpus, tokenizers, segmentation=replace(SPLIT, **change)
+            tmp_path / "1", corpus, tokenizers, variants=replace(SPLIT, **change)
         )
         names.add(other.folder.name)
         differs = content(other)["source.ids"] != content(one)["source.ids"]
@@ -233,24 +234,25 @@ def test_equal_words_on_both_sides_are_cut_each_by_its_own_chance(tmp_path):
     (tmp_path / "same").write_text("unbelievable dog house\n" * 200)
     corpus = ParallelCorpus("train", source=tmp_path / "same", target=tmp_path / "same")
     both = Tokenizer.train(CORPUS, TokenizerConfig(vocab_size=500))
-    store = TokenStore.build(tmp_path, corpus, TokenizerPair(both, both), segmentation=SPLIT)
+    store = TokenStore.build(tmp_path, corpus, TokenizerPair(both, both), variants=SPLIT)
     equal = [store.source(row).tolist() == store.target(row).tolist() for row in range(200)]
     assert sum(equal) < 100
 
 
 def test_a_pair_is_kept_if_it_fits_in_every_variant(tmp_path, corpus, tokenizers):
-    every = TokenStore.build(tmp_path, corpus, tokenizers, segmentation=SPLIT)
+    every = TokenStore.build(tmp_path, corpus, tokenizers, variants=SPLIT)
     longest = np.zeros(len(every), np.int64)
     for variant in map(every.variant, range(3)):
         longest = np.maximum(longest, variant.source_lengths)
         longest = np.maximum(longest, variant.target_lengths - 1)
     limit = int(np.median(longest))
-    short = TokenStore.build(tmp_path, corpus, tokenizers, segmentation=SPLIT, max_length=limit)
+    short = TokenStore.build(tmp_path, corpus, tokenizers, variants=SPLIT, max_length=limit)
     assert short.line_numbers.tolist() == every.line_numbers[longest <= limit].tolist()
 
 
 def test_from_recipe_without_dropout_the_seed_plays_no_part():
-    assert Segmentation.of(TokenizerConfig(), 7) == Segmentation()
-    assert Segmentation.of(TokenizerConfig(bpe_dropout=0.1), 7) == Segmentation(
+    plain = AugmentationConfig()
+    assert Variants.of(TokenizerConfig(), plain, 8, 7) == Variants()
+    assert Variants.of(TokenizerConfig(bpe_dropout=0.1), plain, 8, 7) == Variants(
         bpe_dropout=0.1, num_variants=8, seed=7
     )

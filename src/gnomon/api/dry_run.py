@@ -41,14 +41,16 @@ def dry_run(recipe: Recipe, *, findings: str | Path | None = None) -> Look:
     """Read all text of a recipe and judge every pair; writes nothing but `findings`.
 
     Args:
-        recipe: its `[data]` and `[cleaning]`; nothing else is looked at, so the limit of
-            `data.max_length` tokens, which needs a vocabulary, is not applied.
+        recipe: its `[data]`, `[cleaning]` and `augmentation.terms`; nothing else is looked at, so
+            the limit of `data.max_length` tokens, which needs a vocabulary, is not applied.
         findings: a TSV to write, with every line of the training text that shows a reason.
 
     Raises:
         DataError: the text cannot be used; see `gnomon.text`.
     """
     corpora = open_corpora(recipe.data)
+    if (terms := recipe.augmentation.terms) is not None:
+        corpora = corpora.with_terms(terms, recipe.augmentation.single_words)
     splits = {"train": corpora.train, "valid": corpora.valid, "test": corpora.test}
     reports, excerpts = {}, {}
     for split, corpus in splits.items():

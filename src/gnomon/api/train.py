@@ -198,6 +198,7 @@ def _prepare(recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: S
         cache_beside(run),
         seed=recipe.training.seed,
         cleaning=recipe.cleaning,
+        augmentation=recipe.augmentation,
         tokenizers=tokenizers,
         say=say,
     )

@@ -13,22 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gnomon.text.perturb import (
+    WORD,
+    lower_case,
+    title_case,
+    upper_case,
+    with_extra_blanks,
+    with_typos,
+)
+
 View = Literal["plain", "lowercase", "no_punctuation"]
 
-KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-NEIGHBOURS = {
-    key: "".join(
-        other
-        for near, line in enumerate(KEYBOARD)
-        for far, other in enumerate(line)
-        if other != key and abs(near - row) <= 1 and abs(far - column) <= 1
-    )
-    for row, keys in enumerate(KEYBOARD)
-    for column, key in enumerate(keys)
-}
-TYPO_RATE = 0.1  # of the words of four letters and more; at least one in each line that has one
 NUMBER = re.compile(r"[0-9]+")
-WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
 @dataclass(frozen=True)
@@ -66,39 +62,6 @@ def without_punctuation(line: str) -> str:
         if inside or not unicodedata.category(char).startswith("P"):
             kept.append(char)
     return _same_ends(line, re.sub(" {2,}", " ", "".join(kept)))
-
-
-def with_typos(line: str, rng: random.Random) -> str:
-    """Some words with two letters swapped, one left out, one doubled or its neighbour's key."""
-    words = list(re.finditer(r"[^\W\d_]{4,}", line))
-    if not words:
-        return line
-    chosen = [found for found in words if rng.random() < TYPO_RATE] or [rng.choice(words)]
-    for found in reversed(chosen):
-        line = line[: found.start()] + _misspelt(found.group(), rng) + line[found.end() :]
-    return line
-
-
-def _misspelt(word: str, rng: random.Random) -> str:
-    place = rng.randrange(1, len(word) - 1)  # first and last letters are seldom wrong
-    letter = word[place]
-    kind = rng.choice(("swap", "drop", "double", "neighbour"))
-    if kind == "neighbour" and letter.lower() in NEIGHBOURS:
-        other = rng.choice(NEIGHBOURS[letter.lower()])
-        return word[:place] + (other.upper() if letter.isupper() else other) + word[place + 1 :]
-    if kind == "swap" and place < len(word) - 2 and letter != word[place + 1]:
-        return word[:place] + word[place + 1] + letter + word[place + 2 :]
-    if kind == "drop":
-        return word[:place] + word[place + 1 :]
-    return word[:place] + letter + word[place:]
-
-
-def with_extra_blanks(line: str, rng: random.Random) -> str:
-    """Some blanks doubled or tripled, and one more at either end."""
-    if not line.strip():
-        return line
-    spaced = re.sub(" ", lambda _: " " * rng.choice((1, 2, 3)), line)
-    return f" {spaced} "
 
 
 def with_other_numbers(line: str, rng: random.Random) -> str:
@@ -145,11 +108,6 @@ def view_of(lines: Sequence[str], view: View) -> list[str]:
     return list(lines)
 
 
-def _title(line: str) -> str:
-    """Each word with a capital; `str.title` would write "Don'T"."""
-    return WORD.sub(lambda found: found.group()[:1].upper() + found.group()[1:].lower(), line)
-
-
 def _same_ends(line: str, changed: str) -> str:
     """`changed` without blanks at its ends that were not there before."""
     if not line[:1].isspace():
@@ -158,9 +116,9 @@ def _same_ends(line: str, changed: str) -> str:
 
 
 PERTURBATIONS = (
-    Perturbation("upper case", lambda line, _: line.upper(), "lowercase", "lower-case letters"),
-    Perturbation("lower case", lambda line, _: line.lower(), "lowercase", "capital letters"),
-    Perturbation("title case", lambda line, _: _title(line), "lowercase", "letters with case"),
+    Perturbation("upper case", lambda line, _: upper_case(line), "lowercase", "lower-case letters"),
+    Perturbation("lower case", lambda line, _: lower_case(line), "lowercase", "capital letters"),
+    Perturbation("title case", lambda line, _: title_case(line), "lowercase", "letters with case"),
     Perturbation(
         "no punctuation",
         lambda line, _: without_punctuation(line),

@@ -19,9 +19,12 @@ from gnomon.recipes.presets import preset_text
 from gnomon.recipes.recipe import SCHEMA_VERSION, Recipe, tables
 from gnomon.text.sources import FILE_KEYS, SOURCE_TABLES
 
-_RENAMED = {  # in schema version 2
-    f"data.{prefix}tsv": f"data.{prefix}pairs" for prefix in ("", "valid_", "test_")
+_RENAMED = {  # by the schema version that did so
+    2: {f"data.{prefix}tsv": f"data.{prefix}pairs" for prefix in ("", "valid_", "test_")},
+    3: {"tokenizer.bpe_dropout_variants": "data.variants"},
 }
+
+_NEW_NAMES = {old: new for renamed in _RENAMED.values() for old, new in renamed.items()}
 
 VOCABULARY_KEYS = ("model_file", "target_model_file")
 
@@ -57,7 +60,7 @@ def load_recipe(
     _resolve_paths(tree, folder)
     given = dict(changes or {}) | dict(_parse_override(override) for override in overrides)
     for key, value in given.items():
-        _put(tree, _RENAMED.get(key, key), value)
+        _put(tree, _NEW_NAMES.get(key, key), value)
     _resolve_paths(tree, Path.cwd())
     return recipe_from_tree(tree)
 
@@ -125,16 +128,28 @@ def migrate(tree: dict[str, Any]) -> dict[str, Any]:
             seen=version,
             mend="upgrade gnomon, or write the recipe for this version",
         )
-    if version == 1:
-        tree = {**tree, "schema_version": SCHEMA_VERSION}
-        if isinstance(data := tree.get("data"), dict):
-            tree["data"] = {_RENAMED.get(f"data.{k}", f"data.{k}")[5:]: v for k, v in data.items()}
-            if len(tree["data"]) < len(data):
-                raise RecipeError(
-                    "data.tsv (valid_tsv, test_tsv) is now data.pairs: give one of the two",
-                    seen=", ".join(data),
-                )
+    if isinstance(version, int) and version < SCHEMA_VERSION:
+        tree = {k: dict(v) if isinstance(v, dict) else v for k, v in tree.items()}
+        tree["schema_version"] = SCHEMA_VERSION
+        for raised in range(version + 1, SCHEMA_VERSION + 1):
+            for old, new in _RENAMED.get(raised, {}).items():
+                _rename(tree, old, new)
     return tree
+
+
+def _rename(tree: dict[str, Any], old: str, new: str) -> None:
+    (old_table, old_key), (new_table, new_key) = old.split("."), new.split(".")
+    if not isinstance(tree.get(old_table), dict) or old_key not in tree[old_table]:
+        return
+    value = tree[old_table].pop(old_key)
+    table = tree.setdefault(new_table, {})
+    if not isinstance(table, dict):
+        return  # refused as soon as types are checked
+    if new_key in table:
+        raise RecipeError(
+            f"{old} is now {new}: give one of the two", seen=f"{value!r} and {table[new_key]!r}"
+        )
+    table[new_key] = value
 
 
 @cache
@@ -181,6 +196,7 @@ def _resolve_paths(tree: Mapping[str, Any], folder: Path) -> None:
     data = tree.get("data")
     _resolve_in(data, FILE_KEYS, folder)
     _resolve_in(tree.get("tokenizer"), VOCABULARY_KEYS, folder)
+    _resolve_in(tree.get("augmentation"), ("terms",), folder)
     for table in SOURCE_TABLES:
         several = data.get(table) if isinstance(data, dict) else None
         for source in several if isinstance(several, list) else ():

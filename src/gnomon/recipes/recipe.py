@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gnomon.decoding import SearchConfig
 from gnomon.evaluation import EvaluationConfig
 from gnomon.model import TransformerConfig
-from gnomon.text import CleaningConfig, DataConfig, TokenizerConfig
+from gnomon.text import AugmentationConfig, CleaningConfig, DataConfig, TokenizerConfig
 from gnomon.training import (
     AveragingConfig,
     ObjectiveConfig,
@@ -20,7 +20,7 @@ from gnomon.training import (
 
 LOWER_IS_BETTER = ("nll", "ter")
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised when a key changes its meaning; `load.migrate` brings older recipes forward."""
 
 
@@ -34,6 +34,7 @@ class Recipe:
     task: Literal["translation"] = "translation"
     data: DataConfig = field(default_factory=DataConfig)
     cleaning: CleaningConfig = field(default_factory=CleaningConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: TransformerConfig = field(default_factory=TransformerConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
@@ -60,6 +61,12 @@ class Recipe:
             found.append(
                 "model.tie = 'all' shares one table between source and target, which needs one "
                 "vocabulary; seen: tokenizer.joint = false; mend: tie = 'decoder' or joint = true"
+            )
+        if self.augmentation.terms is not None and self.data.tags:
+            found.append(
+                "augmentation.terms has no tags, as all other sources must have none then; seen: "
+                f"{', '.join(self.data.tags)}; mend: list the file in [[data.sources]], with its "
+                "tags and a weight"
             )
         rope = self.model.position.rope
         if self.model.position.kind == "rope" and rope.scaling == "dynamic_ntk":
@@ -96,6 +103,18 @@ class Recipe:
             for key in sizes
             if getattr(self.model, key) != getattr(default, key)
         ]
+        drawn = self.tokenizer.bpe_dropout or self.augmentation.changes_text
+        if not drawn and self.data.variants != DataConfig().variants:
+            found.append(
+                "data.variants has no effect: neither tokenizer.bpe_dropout nor a share in "
+                "[augmentation] is above 0, so all would be the same"
+            )
+        if self.tokenizer.lowercase and self.tokenizer.model_file is None:
+            found += [
+                f"augmentation.{key} has no effect: tokenizer.lowercase is on"
+                for key in ("upper", "lower", "title")
+                if getattr(self.augmentation, key)
+            ]
         if self.objective.r_drop and not self.model.draws_in_training():
             found.append(
                 "objective.r_drop has no effect but its price without dropout: both passes are "

@@ -12,16 +12,17 @@ from gnomon.errors import DataError, ModelError
 from gnomon.files import atomic_folder, lock_beside
 from gnomon.text import (
     REASONS,
+    AugmentationConfig,
     Cleaned,
     CleaningConfig,
     Corpora,
     DataConfig,
     Familiarity,
     ParallelCorpus,
-    Segmentation,
     TokenizerConfig,
     TokenizerPair,
     TokenStore,
+    Variants,
     clean,
     look,
     open_corpora,
@@ -29,6 +30,7 @@ from gnomon.text import (
 
 Say = Callable[[str], None]
 _DEFAULT_CLEANING = CleaningConfig()
+_AS_IT_IS = AugmentationConfig()
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Preparation:
     train: TokenStore
     familiarity: Familiarity
     cleaned: Cleaned
+    augmentation: AugmentationConfig
 
 
 def prepare_translation(
@@ -49,6 +52,7 @@ def prepare_translation(
     *,
     seed: int = 0,
     cleaning: CleaningConfig = _DEFAULT_CLEANING,
+    augmentation: AugmentationConfig = _AS_IT_IS,
     tokenizers: TokenizerPair | None = None,
     familiarity: Familiarity | None = None,
     say: Say = lambda message: None,
@@ -58,8 +62,9 @@ def prepare_translation(
     Args:
         data, tokenizer: the recipe's tables.
         cache: folder where tokenizers and token stores are kept, each named by its content.
-        seed: decides what BPE-dropout leaves out; without it, nothing.
+        seed: decides what BPE-dropout leaves out and augmentation changes; without them, nothing.
         cleaning: what to look for in the training text, and what to do about it.
+        augmentation: how variants of the training text are changed, and what is added to it.
         tokenizers: use these instead of training some (fine-tuning keeps the model's own).
         familiarity: likewise.
         say: told what is being done, one sentence at a time.
@@ -68,6 +73,8 @@ def prepare_translation(
         DataError: a file cannot be used; see `gnomon.text`.
     """
     corpora = open_corpora(data, cache)
+    if augmentation.terms is not None:
+        corpora = corpora.with_terms(augmentation.terms, augmentation.single_words)
     for sentence in _about_corpora(corpora):
         say(sentence)
     cleaned = clean(corpora.train, cleaning, cache)
@@ -82,15 +89,15 @@ def prepare_translation(
         cache,
         corpora.train,
         tokenizers,
-        segmentation=Segmentation.of(tokenizer, seed),
+        variants=Variants.of(tokenizer, augmentation, data.variants, seed),
         max_length=data.max_length,
         on_too_long=data.on_too_long,
     )
-    for sentence in _about_store(train, corpora.train):
+    for sentence in _about_store(train, corpora.train, augmentation):
         say(sentence)
     if familiarity is None:
         familiarity = _familiarity(corpora, cache)
-    return Preparation(corpora, tokenizers, train, familiarity, cleaned)
+    return Preparation(corpora, tokenizers, train, familiarity, cleaned, augmentation)
 
 
 def _about_corpora(corpora: Corpora) -> Iterator[str]:
@@ -141,7 +148,9 @@ def _about_held_out(corpora: Corpora, cleaning: CleaningConfig) -> Iterator[str]
             )
 
 
-def _about_store(store: TokenStore, corpus: ParallelCorpus) -> Iterator[str]:
+def _about_store(
+    store: TokenStore, corpus: ParallelCorpus, augmentation: AugmentationConfig
+) -> Iterator[str]:
     report = store.report
     if store.damage is not None:
         yield f"the token store was damaged and is built again ({store.damage})"
@@ -151,7 +160,12 @@ def _about_store(store: TokenStore, corpus: ParallelCorpus) -> Iterator[str]:
     source, target = report.num_source_tokens, report.num_target_tokens
     yield f"{source:,} source and {target:,} target tokens in {len(store):,} pairs"
     if store.num_variants > 1:
-        yield f"that is one of {store.num_variants} segmentations that the epochs take in turn"
+        yield f"that is one of {store.num_variants} variants that the epochs take in turn"
+    if store.single_words is not None:
+        yield (
+            f"{int(store.single_words.sum()):,} pairs are single words; an epoch shows each "
+            f"{augmentation.single_words:g} times"
+        )
     if unknown := report.num_source_unknown + report.num_target_unknown:
         yield f"{unknown:,} of them are unknown to the vocabulary (tokenizer.byte_fallback is off)"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -51,11 +51,7 @@ class TranslationTask:
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
         self._opened = (0, self.store)  # number and view of the variant used last
-        parts = preparation.corpora.train.parts
-        bounds = np.searchsorted(
-            self.store.line_numbers, [part.stop for part in parts], side="right"
-        )
-        self._weights = Weights([part.text.config.weight for part in parts], bounds.tolist(), seed)
+        self._weights = Weights.of(list(self._groups()), seed)
         self.translator = Translator(
             model,
             preparation.tokenizers,
@@ -65,13 +61,28 @@ class TranslationTask:
             tag_sets=preparation.corpora.train.tag_sets,
         )
 
+    def _groups(self) -> Iterator[tuple[Sequence[float], NDArray[np.int64]]]:
+        """Examples that are seen equally often, each group with its weights."""
+        corpora = self.preparation.corpora
+        stops = [part.stop for part in corpora.train.parts]
+        bounds = np.searchsorted(self.store.line_numbers, stops, side="right").tolist()
+        for part, start, stop in zip(corpora.train.parts, [0, *bounds], bounds, strict=False):
+            examples, weight = np.arange(start, stop), part.text.config.weight
+            singles = self.store.single_words
+            if singles is None or part.text is corpora.terms:
+                yield (weight,), examples
+            else:
+                here = singles[start:stop]
+                yield (weight,), examples[~here]
+                yield (weight, self.preparation.augmentation.single_words), examples[here]
+
     def epoch(self, number: int) -> Sequence[NDArray[np.int64]]:
         """The epoch's batches, as numbers of examples: `variant · num_pairs + pair`.
 
         Epoch e sees every pair in variant e mod `num_variants`. Variants of a pair are drawn
         independently, so to choose one for each pair would mix no better; and an epoch that stays
         with one reads only that part of the store. Sources with a weight are seen more or less
-        often: see `Weights`.
+        often, as are single words: see `Weights`.
         """
         variant = number % self.store.num_variants
         store = self._variant(variant)

@@ -3,6 +3,7 @@
 This room knows text and ids. It must not know models, losses or devices beyond moving a batch.
 """
 
+from gnomon.text.augmentation import AugmentationConfig, Augmenter
 from gnomon.text.batches import Batch, BatchPlan, collate
 from gnomon.text.cleaning import REASONS, CleaningConfig
 from gnomon.text.cleaning_controls import mend_controls
@@ -13,7 +14,6 @@ from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
 from gnomon.text.occurrences import Occurrences
 from gnomon.text.reserved import BOS_ID, BYTES, EOS_ID, PAD_ID, SPECIALS, UNK_ID
-from gnomon.text.segmentation import Segmentation
 from gnomon.text.sentences import Part
 from gnomon.text.sentences import join as join_parts
 from gnomon.text.sentences import parts as text_parts
@@ -25,6 +25,7 @@ from gnomon.text.tokenizer import Tokenizer
 from gnomon.text.tokenizer_config import TokenizerConfig
 from gnomon.text.tokenizer_pair import TokenizerPair
 from gnomon.text.units import Unit, owners, units
+from gnomon.text.variants import Variants
 from gnomon.text.words import is_word_edge, joins_words
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "REASONS",
     "SPECIALS",
     "UNK_ID",
+    "AugmentationConfig",
+    "Augmenter",
     "Batch",
     "BatchPlan",
     "BuildReport",
@@ -50,7 +53,6 @@ __all__ = [
     "ParallelCorpus",
     "Part",
     "Replacements",
-    "Segmentation",
     "SourceConfig",
     "SplitReport",
     "TokenStore",
@@ -58,6 +60,7 @@ __all__ = [
     "TokenizerConfig",
     "TokenizerPair",
     "Unit",
+    "Variants",
     "clean",
     "collate",
     "count_lines",

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.text.hashing import happens, hashed
 from gnomon.text.ragged import Ragged, gather
 from gnomon.text.tokenizer import Tokenizer
 
@@ -26,7 +27,6 @@ _NUM_DRAWS = 64
 # Longer words (Thai, or no text at all) are cut between pieces: a step costs time by length.
 _MAX_ATOMS = 64
 _NEVER = np.iinfo(np.int64).max  # rank of a pair that no merge joins
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class BPEDropout:
@@ -54,33 +54,33 @@ class BPEDropout:
         self._merged = merges[:, 2]
 
     def variants(
-        self, texts: Sequence[str], numbers: NDArray[np.int64], count: int
+        self, texts: Sequence[str], numbers: NDArray[np.int64], which: Sequence[int]
     ) -> list[Ragged]:
-        """Return `count` segmentations of the texts, each the ids of every text.
+        """Return some of the segmentations of the texts, each the ids of every text.
 
         Args:
             texts: what to segment.
             numbers: a number for each text, such as its line: another number, other chances.
-            count: how many segmentations; the first are the same for every count.
+            which: numbers of segmentations, of which there are endlessly many.
 
         Raises:
             DataError: a text holds a lone surrogate, which no encoding can carry.
         """
         encoded, words = self._tokenizer.encode_words(texts)
         if not encoded.ids.size:
-            return [encoded] * count
+            return [encoded] * len(which)
         text_of_id = np.repeat(np.arange(len(texts)), encoded.lengths)
         starts = np.flatnonzero(self._begins_word(encoded.ids, text_of_id, words))
         text_of_word = text_of_id[starts]
         place = np.arange(len(starts)) - np.searchsorted(text_of_word, text_of_word)
-        chance = _hashed(self._seed, numbers[text_of_word], place)
-        which, vocabulary = self._distinct(encoded.ids, starts)
-        several = vocabulary.lengths[which] > 1  # a single character has but one segmentation
+        chance = hashed(self._seed, numbers[text_of_word], place)
+        word, vocabulary = self._distinct(encoded.ids, starts)
+        several = vocabulary.lengths[word] > 1  # a single character has but one segmentation
         keys = np.stack(
             [
-                which * _NUM_DRAWS
-                + np.where(several, _hashed(chance, variant) % np.uint64(_NUM_DRAWS), 0)
-                for variant in range(count)
+                word * _NUM_DRAWS
+                + np.where(several, hashed(chance, variant) % np.uint64(_NUM_DRAWS), 0)
+                for variant in which
             ]
         ).astype(np.int64)
         needed, chosen = np.unique(keys, return_inverse=True)
@@ -130,8 +130,8 @@ class BPEDropout:
         """Draw number `draws[i]` of the segmentations of word `words[i]`."""
         offsets = vocabulary.offsets
         place = np.arange(len(vocabulary.ids)) - np.repeat(offsets[:-1], vocabulary.lengths)
-        identity = np.add.reduceat(_hashed(vocabulary.ids, place), offsets[:-1])[words]
-        chance = _hashed(self._seed, identity, draws)
+        identity = np.add.reduceat(hashed(vocabulary.ids, place), offsets[:-1])[words]
+        chance = hashed(self._seed, identity, draws)
         sizes = vocabulary.lengths[words]
         lengths = np.empty_like(sizes)
         done: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
@@ -154,7 +154,6 @@ class BPEDropout:
 
         Every word that goes on makes one merge a step, so all keep one length.
         """
-        threshold = np.uint64(round(self._dropout * (1 << 53)))
         index = np.arange(len(ids))
         ranks = self._rank(ids[:, :-1], ids[:, 1:])
         done = []
@@ -162,8 +161,8 @@ class BPEDropout:
             width = ids.shape[1]
             if width == 1 or not len(ids):
                 break
-            draw = _hashed(chance[:, None], step * _MAX_ATOMS * 2 + np.arange(width - 1))
-            candidates = np.where(draw >> np.uint64(11) >= threshold, ranks, _NEVER)
+            draw = hashed(chance[:, None], step * _MAX_ATOMS * 2 + np.arange(width - 1))
+            candidates = np.where(happens(draw, self._dropout), _NEVER, ranks)
             best = candidates.argmin(axis=1)  # the leftmost of equals, as the tokenizer has it
             rank = candidates[np.arange(len(ids)), best]
             goes_on = rank != _NEVER
@@ -222,14 +221,3 @@ def _changes(values: NDArray[np.int64]) -> NDArray[np.bool_]:
     changes = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
     return changes
-
-
-def _hashed(*values: int | NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A hash of integers, element by element: 64 bits as good as random (splitmix64's mixer)."""
-    state = np.zeros(1, np.uint64)
-    for value in values:
-        state = (state ^ np.asarray(value).astype(np.uint64)) + _GOLDEN
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state = state ^ (state >> np.uint64(31))
-    return state

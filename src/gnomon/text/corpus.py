@@ -170,6 +170,18 @@ class ParallelCorpus:
         """Return the part that holds all but `rows` (line numbers from 0, ascending)."""
         return self._limited(name, without=rows)
 
+    def and_then(self, text: TextSource) -> ParallelCorpus:
+        """Return the corpus with one more source behind its own.
+
+        Raises:
+            DataError: that source is empty, or its files do not run in parallel.
+        """
+        assert self._sieve is None and self._only is None, "whoever sieves has counted the pairs"
+        longer = object.__new__(ParallelCorpus)
+        part = Part(text, self.num_lines, self.num_lines + text.count())
+        longer._hold(self.name, (*self.parts, part), without=self._without)
+        return longer
+
     def _limited(self, name: str, **rows: NDArray[np.int64]) -> ParallelCorpus:
         assert self._only is None and self._without is None, "limit the whole corpus"
         part = object.__new__(ParallelCorpus)

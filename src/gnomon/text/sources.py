@@ -88,6 +88,9 @@ class DataConfig:
     #                      given; never more than a tenth of the training pairs
     max_length: int = 256  # tokens of either side, tags and end of sentence included
     on_too_long: Literal["drop", "error"] = "drop"  # longer pairs: left out and counted, or refused
+    # Variants of the training text in the token store, where BPE-dropout or augmentation leaves
+    # something to chance; epoch e reads number e mod these.
+    variants: int = 8
 
     def problems(self) -> list[str]:
         """Return every rule broken across fields; empty if all is well."""
@@ -118,6 +121,8 @@ class DataConfig:
                     )
         if self.holdout < 0:
             found.append(f"data.holdout must be 0 or more, is {self.holdout}")
+        if not 1 <= self.variants <= 100:
+            found.append(f"data.variants must be from 1 to 100, is {self.variants}: set it to 8")
         if self.max_length < 2:
             found.append(f"data.max_length must be 2 or more, is {self.max_length}: set it to 256")
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from gnomon.files import write_atomically
 from gnomon.text.corpus import ParallelCorpus
 from gnomon.text.occurrences import Occurrences
 from gnomon.text.overlap import find_overlap
-from gnomon.text.sources import DataConfig, Split
+from gnomon.text.sources import DataConfig, SourceConfig, Split
 from gnomon.text.text_source import TextSource
 
 _CACHE_VERSION = 2
@@ -39,6 +39,20 @@ class Corpora:
     valid: ParallelCorpus | None
     test: ParallelCorpus | None
     report: SplitReport
+    terms: TextSource | None = None  # the last part of the training text, where it was added
+
+    def with_terms(self, file: str, weight: float) -> Corpora:
+        """Add a file of pairs to the training text; what is held out stays as it is.
+
+        Args:
+            file: TSV, JSON lines or Parquet.
+            weight: times that an epoch shows each of its pairs.
+
+        Raises:
+            DataError: the file cannot be used.
+        """
+        terms = TextSource(SourceConfig(pairs=file, weight=weight))
+        return replace(self, train=self.train.and_then(terms), terms=terms)
 
 
 def open_corpora(config: DataConfig, cache: Path | None = None) -> Corpora:

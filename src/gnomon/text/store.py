@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from copy import copy
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,19 +22,20 @@ from gnomon.errors import DataError
 from gnomon.files import atomic_folder, lock_beside, sha256_of
 from gnomon.text.corpus import ParallelCorpus
 from gnomon.text.ragged import gather
-from gnomon.text.segmentation import Segmentation, Segmenter
 from gnomon.text.store_writer import (
     FORMAT_VERSION,
     MANIFEST,
+    SINGLE_WORDS,
     BuildReport,
     StoreWriter,
     array_names,
     manifest_digest,
 )
 from gnomon.text.tokenizer_pair import TokenizerPair
+from gnomon.text.variants import VariantEncoder, Variants
 
 Origin = Literal["built", "reused", "rebuilt"]
-_PLAIN = Segmentation()
+_PLAIN = Variants()
 
 
 class TokenStore:
@@ -44,9 +44,11 @@ class TokenStore:
     Attributes:
         source_lengths: tokens of each source with its end of sentence, int64 [num_pairs].
         target_lengths: tokens of each target with begin and end of sentence, int64 [num_pairs].
-        num_variants: segmentations of each pair; ids and lengths are those of number 0, see
+        num_variants: variants of each pair; ids and lengths are those of number 0, see
             `variant` for the others.
         line_numbers: each pair's line in the raw files, from 1, int64 [num_pairs].
+        single_words: which pairs have one word on either side, bool [num_pairs]; None where it
+            was not asked for.
         report: what was kept and left out when the store was built.
         origin: whether `build` made the store, found it, or found it damaged and made it anew.
         damage: what was wrong with the store that `build` made anew, None if nothing was.
@@ -74,13 +76,16 @@ class TokenStore:
                 for variant in range(self.num_variants)
             ]
             self.line_numbers = self._array("line_numbers")
+            self.single_words = (
+                self._array(SINGLE_WORDS) if SINGLE_WORDS in self.manifest["arrays"] else None
+            )
         except (KeyError, TypeError) as error:
             raise _damaged(self.folder, f"{MANIFEST}: {error!r}") from error
         self._check_offsets()
         self._show(0)
 
     def variant(self, number: int) -> TokenStore:
-        """The same pairs in another segmentation, 0 ≤ `number` < `num_variants`."""
+        """The same pairs in another variant, 0 ≤ `number` < `num_variants`."""
         other = copy(self)
         other._show(number)
         return other
@@ -121,7 +126,7 @@ class TokenStore:
         corpus: ParallelCorpus,
         tokenizers: TokenizerPair,
         *,
-        segmentation: Segmentation = _PLAIN,
+        variants: Variants = _PLAIN,
         max_length: int | None = None,
         on_too_long: Literal["drop", "error"] = "drop",
         progress: Callable[[int], None] | None = None,
@@ -136,7 +141,7 @@ class TokenStore:
             folder: where stores are kept, each in a folder of its own.
             corpus: what to encode.
             tokenizers: how.
-            segmentation: in which variants.
+            variants: in which variants.
             max_length: tokens; None for no limit.
             on_too_long: "drop" or "error".
             progress: called with the number of pairs read so far.
@@ -145,8 +150,8 @@ class TokenStore:
             DataError: a line is no valid text, a pair is too long, or no pair is left.
             ModelError: BPE-dropout is asked of a vocabulary that is not BPE.
         """
-        segmenter = Segmenter(tokenizers, segmentation)
-        key = _key(corpus, tokenizers, segmentation, max_length, on_too_long)
+        encoder = VariantEncoder(tokenizers, variants)
+        key = _key(corpus, tokenizers, variants, max_length, on_too_long)
         place = Path(folder) / f"{corpus.name}-{key[:16]}"
         if isinstance(finished := cls._open_if_whole(place), TokenStore):
             return finished
@@ -157,7 +162,7 @@ class TokenStore:
                     return finished
                 damage = str(finished.seen) if place.exists() else None
                 with atomic_folder(place) as temporary:
-                    writer = StoreWriter(temporary, tokenizers, segmenter, max_length, on_too_long)
+                    writer = StoreWriter(temporary, tokenizers, encoder, max_length, on_too_long)
                     writer.write(corpus, key, progress)
                 store = cls(place)
         except OSError as error:
@@ -195,6 +200,7 @@ class TokenStore:
     def _check_offsets(self) -> None:
         num_pairs = self.report.num_pairs
         fits = len(self.line_numbers) == num_pairs
+        fits = fits and (self.single_words is None or len(self.single_words) == num_pairs)
         for source_ids, source_offsets, target_ids, target_offsets in self._variants:
             for ids, offsets in ((source_ids, source_offsets), (target_ids, target_offsets)):
                 fits = fits and len(offsets) == num_pairs + 1
@@ -206,11 +212,11 @@ class TokenStore:
 def _key(
     corpus: ParallelCorpus,
     tokenizers: TokenizerPair,
-    segmentation: Segmentation,
+    variants: Variants,
     max_length: int | None,
     on_too_long: str,
 ) -> str:
-    parts = [FORMAT_VERSION, corpus.fingerprint, tokenizers.fingerprint, asdict(segmentation)]
+    parts = [FORMAT_VERSION, corpus.fingerprint, tokenizers.fingerprint, variants.identity()]
     parts += [max_length, on_too_long]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -19,13 +19,15 @@ from gnomon.errors import DataError
 from gnomon.files import sha256_of
 from gnomon.text.corpus import Pair, ParallelCorpus, in_chunks
 from gnomon.text.occurrences import Occurrences
+from gnomon.text.perturb import is_single_word
 from gnomon.text.ragged import Ragged
 from gnomon.text.reserved import UNK_ID
-from gnomon.text.segmentation import Segmenter
 from gnomon.text.tokenizer_pair import TokenizerPair
+from gnomon.text.variants import VariantEncoder
 
 FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
+SINGLE_WORDS = "single_words"
 _CHUNK_PAIRS = 10_000  # encoded at a time: enough to keep every core busy, little to hold
 _CHUNK_CHARACTERS = 4_000_000  # or fewer pairs, where lines are very long or variants many
 _AHEAD = 2  # chunks that are encoded at a time, so that one's end leaves no core idle
@@ -72,6 +74,13 @@ class _Chunk:
     def lines(self) -> NDArray[np.int64]:
         return np.array([pair.line for pair in self.pairs], np.int64)
 
+    @property
+    def single_words(self) -> NDArray[np.bool_]:
+        return np.array(
+            [is_single_word(pair.source) and is_single_word(pair.target) for pair in self.pairs],
+            np.bool_,
+        )
+
 
 class StoreWriter:
     """Encodes a corpus into a folder, a chunk at a time; nothing but counts stays in memory."""
@@ -80,19 +89,21 @@ class StoreWriter:
         self,
         folder: Path,
         tokenizers: TokenizerPair,
-        segmenter: Segmenter,
+        encoder: VariantEncoder,
         max_length: int | None,
         on_too_long: Literal["drop", "error"],
     ) -> None:
         self.folder = folder
         self.tokenizers = tokenizers
-        self.segmenter = segmenter
+        self.encoder = encoder
         self.max_length = max_length
         self.on_too_long = on_too_long
         self.report = BuildReport()
         self.line_numbers = _ArrayWriter(folder, "line_numbers", np.dtype("<i8"))
+        marks = (SINGLE_WORDS,) if encoder.marks_single_words else ()
+        self.marks = [_ArrayWriter(folder, name, np.dtype("?")) for name in marks]
         self.sides = {
-            name: _SideWriter(folder, name, tokenizer.vocab_size, segmenter.num_variants)
+            name: _SideWriter(folder, name, tokenizer.vocab_size, encoder.num_variants)
             for name, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target))
         }
 
@@ -105,13 +116,14 @@ class StoreWriter:
             DataError: see `TokenStore.build`.
         """
         with ExitStack() as files:
-            self.line_numbers.open(files)
+            for array in (self.line_numbers, *self.marks):
+                array.open(files)
             for side in self.sides.values():
                 side.open(files)
             chunks = in_chunks(
                 corpus.pairs(),
                 num_pairs=_CHUNK_PAIRS,
-                num_characters=max(1, _CHUNK_CHARACTERS // self.segmenter.num_variants),
+                num_characters=max(1, _CHUNK_CHARACTERS // self.encoder.num_variants),
             )
             num_read = 0
             for chunk, sides in self._encoded(map(_Chunk, chunks)):
@@ -147,7 +159,7 @@ class StoreWriter:
         chunk.pairs = kept
 
     def _encode(self, chunk: _Chunk) -> Variants:
-        sources, targets = self.segmenter.pairs(
+        sources, targets = self.encoder.pairs(
             [pair.source for pair in chunk.pairs],
             [pair.target for pair in chunk.pairs],
             chunk.lines,
@@ -163,6 +175,8 @@ class StoreWriter:
         for side, variants in zip(self.sides.values(), encoded, strict=True):
             side.write([rows.where(fits) for rows in variants])
         self.line_numbers.write(lines[fits])
+        for array in self.marks:
+            array.write(chunk.single_words[fits])
         self.report.num_pairs += int(fits.sum())
 
     def _fits(
@@ -201,14 +215,14 @@ class StoreWriter:
         source, target = self.sides.values()
         report.num_source_tokens, report.num_source_unknown = source.totals()
         report.num_target_tokens, report.num_target_unknown = target.totals()
-        arrays = [self.line_numbers, *source.arrays, *target.arrays]
+        arrays = [self.line_numbers, *self.marks, *source.arrays, *target.arrays]
         manifest = {
             "format_version": FORMAT_VERSION,
             "key": key,
             "corpus": corpus.name,
             "files": [str(file) for file in corpus.files],
             "tokenizer": self.tokenizers.fingerprint,
-            "num_variants": self.segmenter.num_variants,
+            "num_variants": self.encoder.num_variants,
             "arrays": {
                 array.name: {
                     "dtype": array.dtype.str,
@@ -243,7 +257,7 @@ class _ArrayWriter:
     def open(self, stack: ExitStack) -> None:
         self._file = stack.enter_context(self._path.open("wb"))
 
-    def write(self, values: NDArray[np.int64]) -> None:
+    def write(self, values: NDArray[Any]) -> None:
         assert self._file is not None, "open() comes first"
         values.astype(self.dtype).tofile(self._file)
         self.length += len(values)

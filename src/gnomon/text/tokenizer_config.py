@@ -30,7 +30,6 @@ class TokenizerConfig:
     # Training text is segmented anew with merges left out, each with this probability; validation,
     # evaluation and translation never are. 0 for none; 0.1 is what the paper found best.
     bpe_dropout: float = 0.0
-    bpe_dropout_variants: int = 8  # segmentations in the store; epoch e reads number e mod these
 
     @property
     def num_reserved(self) -> int:
@@ -39,9 +38,7 @@ class TokenizerConfig:
 
     def vocabulary_options(self) -> dict[str, Any]:
         """Options that decide which vocabulary is learned from a text."""
-        return {
-            key: value for key, value in asdict(self).items() if not key.startswith("bpe_dropout")
-        }
+        return {key: value for key, value in asdict(self).items() if key != "bpe_dropout"}
 
     def problems(self, num_tags: int = 0) -> list[str]:
         """Return every rule broken across fields; empty if all is well."""
@@ -74,18 +71,11 @@ class TokenizerConfig:
                 "tokenizer.bpe_dropout leaves out merges, which only kind 'bpe' has, is "
                 f"{self.bpe_dropout} with kind {self.kind!r}: set one to 0 or the other to 'bpe'"
             )
-        if not 1 <= self.bpe_dropout_variants <= 100:
-            found.append(
-                "tokenizer.bpe_dropout_variants must be from 1 to 100, is "
-                f"{self.bpe_dropout_variants}: set it to 8"
-            )
         return found
 
     def unused(self) -> list[str]:
         """Return every key that has no effect beside the others."""
         found = []
-        if not self.bpe_dropout and self.bpe_dropout_variants != 8:
-            found.append("tokenizer.bpe_dropout_variants has no effect without bpe_dropout")
         if self.model_file is not None:
             default = TokenizerConfig()
             found += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from math import floor
+from math import floor, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +24,24 @@ class Weights:
         weights: of each source, above 0.
         bounds: where in the examples each source ends [num_sources], ascending.
         seed: decides the order of passes.
+        examples: these, in the order of the sources, in place of 0, 1, 2 …
 
     Raises:
         DataError: an epoch could be without any pair.
     """
 
-    def __init__(self, weights: Sequence[float], bounds: Sequence[int], seed: int) -> None:
+    def __init__(
+        self,
+        weights: Sequence[float | Fraction],
+        bounds: Sequence[int],
+        seed: int,
+        examples: NDArray[np.int64] | None = None,
+    ) -> None:
         assert len(weights) == len(bounds), "one weight a source"
-        # As written: 0.1 is a tenth, not the nearest binary fraction.
-        self._weights = [Fraction(str(weight)) for weight in weights]
+        self._weights = [_exact(weight) for weight in weights]
         self._bounds = list(bounds)
         self._seed = seed
+        self._examples = examples
         sizes = np.diff([0, *self._bounds]).tolist()
         if all(weight * size < 1 for weight, size in zip(self._weights, sizes, strict=True)):
             seen = (f"{w} x {n:,} pairs" for w, n in zip(weights, sizes, strict=True))
@@ -43,6 +50,15 @@ class Weights:
                 seen=", ".join(seen),
                 mend="raise all weights alike, which only makes epochs longer",
             )
+
+    @classmethod
+    def of(cls, groups: Sequence[tuple[Sequence[float], NDArray[np.int64]]], seed: int) -> Weights:
+        """Weigh groups of examples, each by the product of some factors."""
+        weights = [prod(map(_exact, factors)) for factors, _ in groups]
+        bounds = np.cumsum([len(examples) for _, examples in groups]).tolist()
+        examples = np.concatenate([examples for _, examples in groups])
+        in_order = bool((examples == np.arange(len(examples))).all())
+        return cls(weights, bounds, seed, None if in_order else examples)
 
     @property
     def even(self) -> bool:
@@ -56,7 +72,8 @@ class Weights:
             start + self._of_source(source, stop - start, number)
             for source, (start, stop) in enumerate(zip(starts, self._bounds, strict=True))
         ]
-        return np.concatenate(parts)
+        places = np.concatenate(parts)
+        return places if self._examples is None else self._examples[places]
 
     def _of_source(self, source: int, count: int, number: int) -> NDArray[np.int64]:
         share = self._weights[source] * count
@@ -75,3 +92,8 @@ class Weights:
                 random = np.random.default_rng([self._seed, source, number])
                 yield random.permutation(count)[skip : skip + take]
             first += take
+
+
+def _exact(weight: float | Fraction) -> Fraction:
+    """As written: 0.1 is a tenth, not the nearest binary fraction."""
+    return Fraction(str(weight))
