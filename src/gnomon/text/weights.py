@@ -44,7 +44,7 @@ class Weights:
         self._examples = examples
         sizes = np.diff([0, *self._bounds]).tolist()
         if all(weight * size < 1 for weight, size in zip(self._weights, sizes, strict=True)):
-            seen = (f"{w} x {n:,} pairs" for w, n in zip(weights, sizes, strict=True))
+            seen = (f"{float(w):g} x {n:,} pairs" for w, n in zip(weights, sizes, strict=True))
             raise DataError(
                 "every epoch must show at least one pair of some source",
                 seen=", ".join(seen),
