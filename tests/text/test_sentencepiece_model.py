@@ -167,6 +167,29 @@ def test_damaged_models_are_refused(tmp_path, content, what):
         Tokenizer.load(path)
 
 
+def message(number, content):
+    """A field of a protocol buffer that holds bytes."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+PIECE = message(1, message(1, b"a"))
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (PIECE + message(3, message(2, b"\xff\xff\xff\x7fxx")), "charsmap"),
+        (PIECE + PIECE, "'a' is there twice"),
+        (PIECE + message(1, message(1, b"<pad>")), "'<pad>' is there twice"),
+    ],
+)
+def test_damage_within_a_readable_model_is_named(tmp_path, content, what):
+    (tmp_path / "m.model").write_bytes(content)
+    with pytest.raises(ModelError, match="whole") as caught:
+        Tokenizer.load(tmp_path / "m.model")
+    assert what in str(caught.value)
+
+
 @pytest.mark.parametrize("options", [{"model_type": "char"}, {"treat_whitespace_as_suffix": True}])
 def test_other_kinds_are_refused(tmp_path, lines, options):
     sentencepiece.SentencePieceTrainer.train(

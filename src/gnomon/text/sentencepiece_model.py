@@ -19,6 +19,7 @@ their concatenation is a piece, the one with the highest score first.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,14 @@ def convert(path: Path, specials: tuple[str, ...], names: tuple[str, ...], torn:
     symbols = _symbols(model, path)
     reserved = (*specials, *(names if model.byte_fallback else ()))
     pieces = _pieces(model, symbols)
+    every = Counter((*reserved, *(piece for piece, _ in pieces)))
+    if twice := [piece for piece, count in every.items() if count > 1]:
+        raise _damaged(path, f"{twice[0]!r} is there twice")
     shell = tokenizers.Tokenizer(models.BPE())
-    shell.normalizer = _normalizer(model, symbols)
+    try:
+        shell.normalizer = _normalizer(model, symbols)
+    except Exception as error:  # the Rust side raises bare Exception
+        raise _damaged(path, error) from error
     split = pre_tokenizers.Split(tokenizers.Regex(torn), behavior="isolated")
     if all(BLANK not in piece[1:] for piece, _ in pieces):
         # No piece reaches into the next word, so words can be cut one by one, and remembered.
@@ -126,11 +133,15 @@ def _read(path: Path) -> _Model:
                 model.remove_extra_blanks = bool(normalizer.get(4, 1))
                 model.escape_blanks = bool(normalizer.get(5, 1))
     except (ValueError, TypeError, AssertionError) as error:
-        raise ModelError(
-            "a SentencePiece model must be whole", seen=f"{path}: {error}", mend="copy it anew"
-        ) from error
+        raise _damaged(path, error) from error
     _refuse_unsupported(model, path)
     return model
+
+
+def _damaged(path: Path, what: object) -> ModelError:
+    return ModelError(
+        "a SentencePiece model must be whole", seen=f"{path}: {what}", mend="copy it anew"
+    )
 
 
 def _piece(message: bytes) -> tuple[str, float, int]:
