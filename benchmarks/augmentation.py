@@ -2,8 +2,8 @@
 
     python benchmarks/augmentation.py --steps 1000
 
-Trains on the quickstart's phrases (made at run time, nothing is downloaded), validates on nothing,
-and prints for each perturbed test set chrF and the share of lines whose output is that of the clean
+Trains on the quickstart's phrases (made at run time, nothing is downloaded), computes no scores on
+the way, and prints for each perturbed test set chrF and the share of lines whose output is that of the clean
 line. One seed: differences of a point or two are noise.
 """
 
