@@ -2,9 +2,9 @@
 
     python benchmarks/augmentation.py --steps 1000
 
-Trains on the quickstart's phrases (made at run time, nothing is downloaded), computes no scores on
-the way, and prints for each perturbed test set chrF and the share of lines whose output is that of the clean
-line. One seed: differences of a point or two are noise.
+Trains on the quickstart's phrases (made at run time, nothing is downloaded), and prints for each
+perturbed test set chrF and the share of lines whose output is that of the clean line. One seed:
+differences of a point or two are noise.
 """
 
 from __future__ import annotations
