@@ -14,6 +14,7 @@ from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
 from gnomon.text.occurrences import Occurrences
 from gnomon.text.reserved import BOS_ID, BYTES, EOS_ID, PAD_ID, SPECIALS, UNK_ID
+from gnomon.text.scripts import is_word_edge, joins_words
 from gnomon.text.sentences import Part
 from gnomon.text.sentences import join as join_parts
 from gnomon.text.sentences import parts as text_parts
@@ -26,7 +27,6 @@ from gnomon.text.tokenizer_config import TokenizerConfig
 from gnomon.text.tokenizer_pair import TokenizerPair
 from gnomon.text.units import Unit, owners, units
 from gnomon.text.variants import Variants
-from gnomon.text.words import is_word_edge, joins_words
 
 __all__ = [
     "BOS_ID",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from gnomon.text.cleaning_scripts import SCRIPTS
+from gnomon.text.scripts import SCRIPTS
 
 Action = Literal["drop", "keep"]
 

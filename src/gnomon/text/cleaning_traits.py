@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.text.cleaning_controls import is_control
-from gnomon.text.cleaning_scripts import SCRIPTS, script_of
+from gnomon.text.scripts import SCRIPTS, script_of
 
 # Classes of characters; 0 means "not looked at yet" in the tables.
 OTHER, LETTER, HALF_WORD, QUARTER_WORD, DIGIT, SPACE, CONTROL, REPLACEMENT = range(1, 9)

@@ -11,9 +11,10 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from gnomon.text.reserved import BYTES, RESERVED_NAMES, SPECIALS, UNK_ID
+from gnomon.text.scripts import UNSPACED
 from gnomon.text.tokenizer_config import TokenizerConfig
 
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
+_UNSPACED = "".join(rf"\p{{{script}}}" for script in UNSPACED) + "ー"
 
 
 def normalizer(config: TokenizerConfig) -> Any:

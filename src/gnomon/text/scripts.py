@@ -1,6 +1,10 @@
-"""Scripts of the Unicode standard by ranges of their letters (Scripts.txt, its main blocks)."""
+"""Scripts of the Unicode standard by ranges of their letters (Scripts.txt, its main blocks), and
+where words begin and end in them."""
 
 from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
 
 _RANGES: dict[str, tuple[tuple[int, int], ...]] = {
     "Latin": (
@@ -47,6 +51,8 @@ _RANGES: dict[str, tuple[tuple[int, int], ...]] = {
 }
 SCRIPTS = tuple(_RANGES)
 """Names of the scripts that can be told apart."""
+UNSPACED = ("Han", "Hiragana", "Katakana", "Bopomofo", "Thai", "Lao", "Khmer", "Myanmar")
+"""Those written without blanks between words."""
 
 
 def script_of(character: str) -> str | None:
@@ -57,3 +63,23 @@ def script_of(character: str) -> str | None:
             if first <= code <= last:
                 return name
     return None
+
+
+@lru_cache(maxsize=1 << 14)
+def joins_words(character: str) -> bool:
+    """Whether a word goes on through this character: letters, digits, marks and "_".
+
+    Never in scripts without blanks between words, where every place may be a word's end.
+    """
+    if not (character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"):
+        return False
+    return script_of(character) not in UNSPACED
+
+
+def is_word_edge(text: str, place: int) -> bool:
+    """Whether a word may begin or end before `text[place]`."""
+    return (
+        not 0 < place < len(text)
+        or not joins_words(text[place - 1])
+        or not joins_words(text[place])
+    )
