@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -90,11 +91,13 @@ def test_evaluations_with_other_searches_are_kept_apart(
     trained_run: TrainedRun, tmp_path: Path
 ) -> None:
     data = write_digits(tmp_path, num_pairs=20, seed=3)
-    before = set((trained_run.path / "evaluations").glob("*"))
+    run = tmp_path / "run"  # the run itself is shared with other tests
+    shutil.copytree(trained_run.path, run)
+    shutil.rmtree(run / "evaluations", ignore_errors=True)
     for beam in (1, 3):
-        gnomon.evaluate(trained_run.path, data=data, beam=beam)
-    new = set((trained_run.path / "evaluations").glob("*")) - before
-    beams = {json.loads(path.read_text())["about"]["search"]["beam"] for path in new}
+        gnomon.evaluate(run, data=data, beam=beam)
+    reports = (run / "evaluations").iterdir()
+    beams = {json.loads(path.read_text())["about"]["search"]["beam"] for path in reports}
     assert beams == {1, 3}
 
 

@@ -234,6 +234,8 @@ class Translator:
     ) -> list[Alignment]:
         """Which source words each target word comes from, by cross-attention, one for one.
 
+        Of several models the first one alone is looked at.
+
         Args:
             layer: the decoder layer to look at, from 1; None: the last but one.
             shift: look where a target token is read (Chen et al. 2020) instead of where it is
