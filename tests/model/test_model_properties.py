@@ -151,10 +151,10 @@ def test_rows_of_a_cache_can_be_moved_repeated_and_dropped(config: TransformerCo
     cache = model.new_cache(max_length=T)
     model.decode(target[:, :2], memory, memory_keep, cache=cache)
     rows = torch.tensor([2, 0, 0, 1])
-    cache.reorder(rows)
+    cache.select(rows, torch.zeros(len(rows), 1, dtype=torch.long))
     model.decode(target[rows, 2:3], cache=cache)
     again = torch.tensor([1, 3])
-    cache.reorder(again)
+    cache.select(again, torch.zeros(len(again), 1, dtype=torch.long))
     rows = rows[again]
     last = model.decode(target[rows, 3:4], cache=cache)
     memory = None if memory is None else memory[rows]
@@ -190,7 +190,7 @@ def test_prompts_padded_on_the_left_continue_like_prompts_alone(config: Transfor
         expected.append(model.decode(going_on[row : row + 1], cache=alone))
         torch.testing.assert_close(together[row : row + 1], expected[row], **EXACT)
         expected[row] = model.decode(torch.tensor([[7]]), cache=alone)
-    cache.reorder(torch.tensor([1, 0]))
+    cache.select(torch.tensor([1, 0]), torch.zeros(2, 1, dtype=torch.long))
     swapped = model.decode(torch.tensor([[7], [7]]), cache=cache)
     torch.testing.assert_close(swapped, torch.cat(expected[::-1]), **EXACT)
 

@@ -13,7 +13,7 @@ from gnomon.api.claim import read_run_recipe
 from gnomon.api.evaluate import evaluate
 from gnomon.api.load import model_folder
 from gnomon.errors import GnomonError, RunError
-from gnomon.evaluation import Comparison, EvaluationConfig, measures_of, paired_bootstrap
+from gnomon.evaluation import Comparison, compared, measured_lines
 from gnomon.recipes import Recipe, difference
 from gnomon.training import RunFolder, read_metrics
 
@@ -206,22 +206,9 @@ def _compare_scores(
         if references != [line["reference"] for line in others]:
             continue
         config = recipe.evaluation
-        found = []
-        for measure in measures_of(config, references):
-            rows, other_rows = (
-                measure.rows([line["hypothesis"] for line in part], references)
-                for part in (lines, others)
-            )
-            found.append(
-                paired_bootstrap(
-                    measure,
-                    rows,
-                    other_rows,
-                    samples=config.resamples or EvaluationConfig.resamples,
-                    seed=config.resample_seed,
-                )
-            )
-        return " ".join(ours.files), found
+        measured = measured_lines([line["hypothesis"] for line in lines], references, config)
+        other = [line["hypothesis"] for line in others]
+        return " ".join(ours.files), compared(measured, other, references, config)
     return None
 
 

@@ -5,10 +5,10 @@ Knows lines of text and sums of losses; knows no model, no search and no file.
 
 from gnomon.evaluation.alignment import alignment_scores, parse_links
 from gnomon.evaluation.baselines import NearestLine, copy_source
-from gnomon.evaluation.bootstrap import Comparison, paired_bootstrap
+from gnomon.evaluation.bootstrap import Comparison, compared, paired_bootstrap
 from gnomon.evaluation.by_length import LengthBucket, by_length
 from gnomon.evaluation.config import EvaluationConfig
-from gnomon.evaluation.measure import Measure, measures_of
+from gnomon.evaluation.measure import Measure, measured_lines, measures_of
 from gnomon.evaluation.outputs import Output, OutputFigures, output_figures
 from gnomon.evaluation.perplexity import perplexity
 from gnomon.evaluation.perturb import PERTURBATIONS, Perturbation
@@ -37,9 +37,11 @@ __all__ = [
     "bleu_tokenizer",
     "by_length",
     "chrf",
+    "compared",
     "copy_source",
     "evaluate_translations",
     "exact_match",
+    "measured_lines",
     "measures_of",
     "output_figures",
     "paired_bootstrap",

@@ -7,6 +7,7 @@ the difference of two systems gets its interval, and memory does not grow with s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from gnomon.errors import DataError
 from gnomon.evaluation.config import EvaluationConfig
-from gnomon.evaluation.measure import Measure, Rows
+from gnomon.evaluation.measure import Measure, Measured, Rows
 
 SIGNIFICANT = 0.05
 """Differences with a lower p-value are called significant."""
@@ -109,3 +110,23 @@ def paired_bootstrap(
         verdict=verdict,
         signature=f"{measure.signature()}|bs:{samples}|seed:{seed}",
     )
+
+
+def compared(
+    measured: Measured, other: Sequence[str], references: Sequence[str], config: EvaluationConfig
+) -> list[Comparison]:
+    """A system, by its rows, against the lines of another one, measure by measure.
+
+    A configuration without intervals is compared with the default number of samples.
+    """
+    samples = config.resamples or EvaluationConfig.resamples
+    return [
+        paired_bootstrap(
+            measure,
+            rows,
+            measure.rows(other, references),
+            samples=samples,
+            seed=config.resample_seed,
+        )
+        for measure, rows in measured
+    ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnomon.evaluation.measure import Measure, Rows
+from gnomon.evaluation.measure import Measured
 from gnomon.evaluation.outputs import length_unit, line_length
 
 LAST = {"words": (0, 5, 10, 15, 20, 30, 50), "characters": (0, 10, 20, 30, 40, 60, 100)}
@@ -45,7 +45,7 @@ def by_length(
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[str],
-    measured: Sequence[tuple[Measure, Rows]],
+    measured: Measured,
 ) -> list[LengthBucket]:
     """Buckets by source length, shortest first; empty ones are left out.
 

@@ -63,6 +63,9 @@ class Measure(ABC):
         )
 
 
+Measured = Sequence[tuple[Measure, Rows]]
+
+
 class SacreBleu(Measure):
     """A metric object of sacreBLEU, against one reference a line."""
 
@@ -183,6 +186,18 @@ def measures_of(config: EvaluationConfig, references: Sequence[str]) -> list[Mea
         "exact_match": lambda: ExactMatch(lowercase=lowercase),
     }
     return [made[metric]() for metric in config.metrics]
+
+
+def measured_lines(
+    hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig
+) -> Measured:
+    """Each measure that `config` names, with its rows of these lines.
+
+    Raises:
+        DataError: there are no lines, or not as many of one as of the other.
+    """
+    measures = measures_of(config, references)
+    return [(measure, measure.rows(hypotheses, references)) for measure in measures]
 
 
 def is_exact_match(hypothesis: str, reference: str, *, lowercase: bool = False) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnomon.evaluation.tokenization import bleu_tokenizer
+from gnomon.text import Unit, units
 
 LOOP_ORDER = 4
 
@@ -74,27 +75,22 @@ def output_figures(
     )
 
 
-def length_unit(lines: Sequence[str]) -> str:
+def length_unit(lines: Sequence[str]) -> Unit:
     """ "words" where the lines' script has blanks between words, else "characters"."""
     return "words" if bleu_tokenizer(lines) == "13a" else "characters"
 
 
-def units_of(line: str, unit: str) -> list[str]:
-    """The words of a line, or its characters but for white space."""
-    return line.split() if unit == "words" else list("".join(line.split()))
-
-
-def line_length(line: str, unit: str) -> int:
+def line_length(line: str, unit: Unit) -> int:
     """How many words or characters."""
-    return len(units_of(line, unit))
+    return len(units(line, unit))
 
 
-def repeated_share(lines: Sequence[str], unit: str, order: int = LOOP_ORDER) -> float:
+def repeated_share(lines: Sequence[str], unit: Unit, order: int = LOOP_ORDER) -> float:
     """Share of n-grams that stood earlier in their own line."""
     total = distinct = 0
     for line in lines:
-        units = units_of(line, unit)
-        grams = list(zip(*(units[offset:] for offset in range(order)), strict=False))
+        texts = [line[start:end] for start, end in units(line, unit)]
+        grams = list(zip(*(texts[offset:] for offset in range(order)), strict=False))
         total += len(grams)
         distinct += len(set(grams))
     return (total - distinct) / total if total else 0.0

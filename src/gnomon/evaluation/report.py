@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gnomon.errors import DataError
-from gnomon.evaluation.bootstrap import Comparison, paired_bootstrap, score_interval
+from gnomon.evaluation.bootstrap import Comparison, compared, score_interval
 from gnomon.evaluation.by_length import LengthBucket, by_length
 from gnomon.evaluation.config import EvaluationConfig
-from gnomon.evaluation.measure import chrf_measure, is_exact_match, measures_of
+from gnomon.evaluation.measure import chrf_measure, is_exact_match, measured_lines
 from gnomon.evaluation.outputs import Output, OutputFigures, output_figures
 from gnomon.evaluation.robustness import RobustnessRow
 from gnomon.evaluation.score import Score
@@ -123,10 +123,7 @@ def evaluate_translations(
         )
     outputs = [text if isinstance(text, Output) else Output(text) for text in hypotheses]
     texts = [output.text for output in outputs]
-    measured = [
-        (measure, measure.rows(texts, references)) for measure in measures_of(config, references)
-    ]
-    samples = config.resamples or EvaluationConfig.resamples
+    measured = measured_lines(texts, references, config)
     return EvaluationReport(
         scores=[
             measure.score(rows, score_interval(measure, rows, config)) for measure, rows in measured
@@ -139,16 +136,7 @@ def evaluate_translations(
         outputs=output_figures(outputs, references, sources),
         by_length=[] if sources is None else by_length(sources, texts, references, measured),
         comparisons={
-            name: [
-                paired_bootstrap(
-                    measure,
-                    rows,
-                    measure.rows(lines, references),
-                    samples=samples,
-                    seed=config.resample_seed,
-                )
-                for measure, rows in measured
-            ]
+            name: compared(measured, lines, references, config)
             for name, lines in (against or {}).items()
         },
     )

@@ -9,7 +9,7 @@ from gnomon.evaluation.measure import (
     ExactMatch,
     bleu_measure,
     chrf_measure,
-    measures_of,
+    measured_lines,
     ter_measure,
 )
 from gnomon.evaluation.score import Score
@@ -28,10 +28,7 @@ def translation_scores(
     Raises:
         DataError: there are no lines, or not as many of one as of the other.
     """
-    return [
-        measure.score(measure.rows(hypotheses, references))
-        for measure in measures_of(config, references)
-    ]
+    return [measure.score(rows) for measure, rows in measured_lines(hypotheses, references, config)]
 
 
 def bleu(

@@ -111,21 +111,12 @@ class Cache:
             )
         return length
 
-    def reorder(self, rows: Tensor) -> None:
-        """Make row i what row `rows[i]` was, memory included; rows may repeat or be left out.
-
-        Args:
-            rows: int64 `[R']`, numbers of present rows, of which each has its own memory.
-        """
-        self._take_rows(rows)
-        self._take_memory(rows)
-        self.num_groups = len(rows)
-
     def select(self, sentences: Tensor | None, parents: Tensor) -> None:
         """Reorder rows that come grouped by sentence; the memory stays one row per sentence.
 
         Args:
-            sentences: int64 `[B']`, ascending places of the sentences that stay; None if all do.
+            sentences: int64 `[B']`, places of the sentences that stay, in any order and number;
+                None if all do.
             parents: int64 `[B', k']`, places among each sentence's present rows.
         """
         key = self.layers[0].key
