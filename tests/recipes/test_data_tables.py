@@ -1,9 +1,12 @@
 """Recipes of schema version 1 keep working; sources are read, checked and written as tables."""
 
+import warnings
+
 import pytest
 
 from gnomon.errors import RecipeError
 from gnomon.recipes import difference, load_recipe, recipe_from_tree, to_toml
+from gnomon.recipes.load import RecipeWarning
 from gnomon.recipes.recipe import SCHEMA_VERSION
 
 SOURCES = """
@@ -108,3 +111,26 @@ def test_the_users_own_files_replace_the_recipes_sources(tmp_path):
     assert (data.sources, data.valid, data.test) == ((), (), ())
     assert data.pairs is not None
     assert data.pairs.endswith("mine.tsv")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('holdout = 5\nvalid_pairs = "b"', r"data\.holdout"),
+        ('format = "tsv"\n[[data.sources]]\npairs = "c"', r"data\.format"),
+        ('[[data.sources]]\nsource = "a"\ntarget = "b"\nsource_field = "en"', r"sources\[0\]"),
+    ],
+)
+def test_keys_without_effect_are_warned_of(tmp_path, text, named):
+    head = "" if "sources" in text else 'pairs = "a"\n'
+    (tmp_path / "r.toml").write_text(f"[data]\n{head}{text}\n")
+    with pytest.warns(RecipeWarning, match=named):
+        load_recipe(tmp_path / "r.toml")
+
+
+@pytest.mark.parametrize("text", ["", 'holdout = 5\nformat = "tsv"\npairs = "a"', SOURCES])
+def test_keys_with_effect_are_not(tmp_path, text):
+    (tmp_path / "r.toml").write_text(text if "[[" in text else f"[data]\n{text}\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RecipeWarning)
+        load_recipe(tmp_path / "r.toml")

@@ -127,6 +127,27 @@ class DataConfig:
             found.append(f"data.max_length must be 2 or more, is {self.max_length}: set it to 256")
         return found
 
+    def unused(self) -> list[str]:
+        """Return a sentence for each key that has no effect beside the others."""
+        found = []
+        if self.split("valid") and self.holdout != DataConfig.holdout:
+            found.append("data.holdout has no effect beside validation text")
+        splits = [(prefix, table) for name, prefix, table in _SPLITS if self.split(name)]
+        if splits and all(getattr(self, f"{prefix}pairs") is None for prefix, _ in splits):
+            found += [
+                f"data.{key} has no effect: it is of data.pairs, and a source has its own"
+                for key in _OF_PAIRS
+                if getattr(self, key) != getattr(DataConfig, key)
+            ]
+        for _, table in splits:
+            for number, one in enumerate(getattr(self, table)):
+                found += [
+                    f"data.{table}[{number}].{key} has no effect without pairs"
+                    for key in _OF_PAIRS
+                    if one.pairs is None and getattr(one, key) != getattr(SourceConfig, key)
+                ]
+        return found
+
     def split(self, split: Split) -> tuple[SourceConfig, ...]:
         """Return the sources of a split, however they were given; none where it has no text."""
         ((prefix, table),) = [(p, t) for name, p, t in _SPLITS if name == split]
@@ -157,6 +178,7 @@ class DataConfig:
 
 
 _FLAT = ("source", "target", "pairs")
+_OF_PAIRS = ("format", "source_field", "target_field")
 _SPLITS: tuple[tuple[Split, str, str], ...] = (
     ("train", "", "sources"),
     ("valid", "valid_", "valid"),
