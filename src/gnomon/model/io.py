@@ -20,6 +20,9 @@ from gnomon.model.transformer import Transformer
 FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+CARD_FILE = "README.md"  # for people; its scores come and go, so that no checksum covers it
+SCORES_HEADING = "\n## Scores\n"
+"""Ends what a card says of the model itself."""
 
 
 def save_model(model: Transformer, folder: Path) -> None:

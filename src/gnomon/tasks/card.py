@@ -7,10 +7,8 @@ from pathlib import Path
 from gnomon.evaluation import EvaluationReport
 from gnomon.files import write_atomically
 from gnomon.model import count_parameters
+from gnomon.model.io import CARD_FILE, SCORES_HEADING
 from gnomon.tasks.translator import Translator
-
-CARD_FILE = "README.md"
-HEADING = "## Scores"
 
 
 def model_card(translator: Translator) -> str:
@@ -55,7 +53,7 @@ def add_scores_to_card(folder: Path, report: EvaluationReport) -> bool:
 
 def with_scores(card: str, report: EvaluationReport) -> str:
     """The card with a table of the report's scores under the heading "Scores"."""
-    before, _, after = card.partition(f"\n{HEADING}\n")
+    before, _, after = card.partition(SCORES_HEADING)
     table, rest = _split_table(after)
     files = " ".join(Path(name).name for name in report.about.get("files", []))
     name = f"{files or 'text'}, {len(report.lines):,} lines, beam {_beam(report)}"
@@ -67,7 +65,7 @@ def with_scores(card: str, report: EvaluationReport) -> str:
     ]
     head = ["| text | score | value (95 % interval) | signature |", "| --- | --- | --- | --- |"]
     lines = "\n".join([*head, *kept, *rows])
-    return f"{before.rstrip()}\n\n{HEADING}\n\n{lines}\n{rest}"
+    return f"{before.rstrip()}\n{SCORES_HEADING}\n{lines}\n{rest}"
 
 
 def _split_table(text: str) -> tuple[list[str], str]:

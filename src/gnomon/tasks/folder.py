@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from gnomon.decoding import Combination, SearchConfig
 from gnomon.errors import ModelError
 from gnomon.model import Transformer, load_model, save_model
-from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE, read_weights
-from gnomon.tasks.card import CARD_FILE, model_card
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_weights
+from gnomon.tasks.card import model_card
 from gnomon.tasks.translator import Translator
 from gnomon.text import Familiarity, TokenizerPair
 

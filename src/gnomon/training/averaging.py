@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from gnomon.errors import RunError
 from gnomon.model import mean_weights
-from gnomon.model.io import WEIGHTS_FILE, write_weights
+from gnomon.model.io import CARD_FILE, SCORES_HEADING, WEIGHTS_FILE, write_weights
 from gnomon.training.checkpoint import check_weights
 
 AVERAGE_FILE = "average.json"
@@ -114,10 +114,10 @@ def write_record(average: Average, folder: Path) -> None:
     """Say in `folder` how its weights came about."""
     record = {"format_version": _FORMAT_VERSION, **asdict(average)}
     (folder / AVERAGE_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    card = folder / "README.md"
+    card = folder / CARD_FILE
     if card.is_file():
         # Scores on it are those of the checkpoint it was copied from.
-        about = card.read_text(encoding="utf-8").partition("\n## Scores\n")[0].rstrip()
+        about = card.read_text(encoding="utf-8").partition(SCORES_HEADING)[0].rstrip()
         about += f"\n\nIts weights are the mean of: {', '.join(average.members)}.\n"
         card.write_text(about, encoding="utf-8")
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gnomon.errors import ModelError, RunError
 from gnomon.files import atomic_folder, sha256_of
-from gnomon.model.io import WEIGHTS_FILE
+from gnomon.model.io import CARD_FILE, WEIGHTS_FILE
 from gnomon.training.state import TrainingState
 from gnomon.training.task import Task
 
@@ -25,7 +25,6 @@ _FORMAT_VERSION = 1
 _NAME = re.compile(r"step-(\d{8,})")
 _TENSORS = "training.safetensors"
 _RECORD = "training.json"
-_CARD = "README.md"  # for people, and `gnomon evaluate` adds scores to it: it is not verified
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Checkpoints:
                 "files": {
                     str(file.relative_to(temporary)): sha256_of(file)
                     for file in files
-                    if file.name != _CARD
+                    if file.name != CARD_FILE
                 },
             }
             (temporary / _RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
@@ -110,7 +109,7 @@ class Checkpoints:
         path = self.path(step)
         record = self._record(path)
         for name, digest in record["files"].items():
-            if name == _CARD:
+            if name == CARD_FILE:
                 continue
             file = path / name
             if not file.is_file() or sha256_of(file) != digest:
