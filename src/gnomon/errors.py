@@ -52,3 +52,14 @@ class TrainingStopped(GnomonError):
     """Training had to stop (NaN, full disk …); the last good checkpoint is named."""
 
     exit_code = 1
+
+
+def excerpt(text: str, length: int | None = None) -> str:
+    """A user's text as it may stand in a message: nothing in it steers a terminal or ends a line.
+
+    Args:
+        length: characters at most; None for all of it.
+    """
+    if length is not None and len(text) > length:
+        text = text[: length - 1] + "…"
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -8,9 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from gnomon.errors import excerpt
 from gnomon.files import atomic_file
 from gnomon.recipes import Recipe
 from gnomon.text import FINDINGS, CleaningReport, ParallelCorpus, judge, open_corpora
+
+_SHOWN = 60  # characters of a side
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,7 @@ def _texts(corpus: ParallelCorpus, lines: set[int]) -> dict[int, tuple[str, str]
     last = max(lines)
     for pair in corpus.pairs():
         if pair.line in lines:
-            found[pair.line] = (_shortened(pair.source), _shortened(pair.target))
+            found[pair.line] = (excerpt(pair.source, _SHOWN), excerpt(pair.target, _SHOWN))
         if pair.line >= last:
             break
     return found
-
-
-def _shortened(text: str, length: int = 60) -> str:
-    shown = text if len(text) <= length else text[: length - 1] + "…"
-    return "".join(char if char.isprintable() else "\ufffd" for char in shown)

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gnomon.cli.console import console, print_line
+from gnomon.errors import excerpt
 from gnomon.evaluation import Comparison, EvaluationReport, RobustnessRow, Score
 
 ARROWS = {True: "↑", False: "↓"}
@@ -214,6 +215,4 @@ def _value(name: str, scores: list[Score]) -> str:
 
 
 def _shown(text: str, *, as_markup: bool = True) -> str:
-    """Text without characters that would steer a terminal or end a cell."""
-    text = "".join(char if char.isprintable() else "\ufffd" for char in text)
-    return escape(text) if as_markup else text
+    return escape(excerpt(text)) if as_markup else excerpt(text)

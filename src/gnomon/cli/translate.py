@@ -220,8 +220,9 @@ def _plain(result: Translation) -> dict[str, Any]:
 
 
 def _warn(number: int, line: str, result: Translation) -> None:
-    shown = line if len(line) <= 60 else line[:57] + "…"
-    shown = "".join(c if c.isprintable() else "\ufffd" for c in shown)  # nothing steers a terminal
+    from gnomon.errors import excerpt
+
+    shown = excerpt(line, 60)
     if result.far:
         warn(
             f"line {number} is far from what this model was trained on; "

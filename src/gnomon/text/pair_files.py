@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gnomon.errors import DataError
+from gnomon.errors import DataError, excerpt
 from gnomon.text.lines import check_readable, count_lines, read_lines
 from gnomon.text.occurrences import Occurrences
 from gnomon.text.sources import PairFormat
@@ -108,9 +108,9 @@ class PairFile:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise self._fault(number, f"{_shortened(line)} ({error})") from error
+                raise self._fault(number, f"{excerpt(line, _SHOWN)} ({error})") from error
             if not isinstance(row, dict):
-                raise self._fault(number, _shortened(line))
+                raise self._fault(number, excerpt(line, _SHOWN))
             yield (
                 self._look_up(row, self.source_field, number),
                 self._look_up(row, self.target_field, number),
@@ -153,7 +153,7 @@ class PairFile:
         if not isinstance(value, str):
             raise DataError(
                 "both sides of a pair must be texts",
-                seen=f"{place}: {_shortened(json.dumps(value, default=str))}",
+                seen=f"{place}: {excerpt(json.dumps(value, default=str), _SHOWN)}",
                 mend="give a string, which may be empty",
             )
         if "\0" in value:
@@ -218,7 +218,3 @@ class PairFile:
 def _fields(row: dict[str, Any]) -> str:
     names = list(row)
     return ", ".join(map(repr, names[:8])) + (" …" if len(names) > 8 else "") if names else "none"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
