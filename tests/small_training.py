@@ -1,4 +1,4 @@
-"""A training of 30 steps with BPE-dropout, to be stopped anywhere."""
+"""A training of 30 steps with BPE-dropout, and ways to stop any training."""
 
 from __future__ import annotations
 

@@ -12,27 +12,13 @@ import gnomon
 from digits import TrainedRun, write_digits
 from gnomon import api
 from gnomon.errors import RecipeError, RunError
-from gnomon.training import Listener, StepRecord
-
-
-class StopAt(Listener):
-    """Stops a training as Ctrl-C would."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step(self, record: StepRecord) -> None:
-        if record.step == self.step:
-            import os
-            import signal
-
-            os.kill(os.getpid(), signal.SIGINT)
+from small_training import Stop
 
 
 def test_changed_text_is_refused(trained_run: TrainedRun, tmp_path: Path) -> None:
     data = write_digits(tmp_path)
     run = tmp_path / "run"
-    stopped = api.train(trained_run.recipe, data=data, run=run, listeners=[StopAt(10)])
+    stopped = api.train(trained_run.recipe, data=data, run=run, listeners=[Stop(10)])
     assert not stopped.outcome.finished
     original = data.read_text()
     write_digits(tmp_path, seed=1)
@@ -46,7 +32,7 @@ def test_fine_tuning_continues_without_its_base(trained_run: TrainedRun, tmp_pat
     data = write_digits(tmp_path, seed=2)
     run = tmp_path / "run"
     base = trained_run.path / "checkpoints" / "step-00000040"
-    api.train(trained_run.recipe, data=data, run=run, start_from=base, listeners=[StopAt(10)])
+    api.train(trained_run.recipe, data=data, run=run, start_from=base, listeners=[Stop(10)])
     with pytest.raises(RunError, match="--from"):
         api.train(trained_run.recipe, data=data, run=run, start_from=trained_run.recipe)
     done = api.train(trained_run.recipe, data=data, run=run)
@@ -82,7 +68,7 @@ def test_a_stop_at_the_last_step_keeps_its_checkpoint(
 ) -> None:
     data = write_digits(tmp_path)
     run = tmp_path / "run"
-    api.train(trained_run.recipe, data=data, run=run, listeners=[StopAt(40)])
+    api.train(trained_run.recipe, data=data, run=run, listeners=[Stop(40)])
     assert api.train(trained_run.recipe, data=data, run=run).outcome.reason == "max_steps"
     assert gnomon.load(run, checkpoint="step-40")
 

@@ -9,27 +9,16 @@ import torch
 from torch import Tensor
 
 from digits import DIGITS_RECIPE, write_digits
-from gnomon import api
 from gnomon.tasks import TranslationTask
 from gnomon.training import SanityCheck, check_sanity
+from small_training import opened
 
 
 @pytest.fixture
 def task(tmp_path: Path) -> TranslationTask:
     recipe = tmp_path / "r.toml"
     recipe.write_text(DIGITS_RECIPE)
-    caught: list[TranslationTask] = []
-
-    class EnoughError(Exception):
-        pass
-
-    def catch(task: TranslationTask) -> None:
-        caught.append(task)
-        raise EnoughError
-
-    with pytest.raises(EnoughError):
-        api.train(recipe, data=write_digits(tmp_path), run=tmp_path / "run", before_start=catch)
-    return caught[0]
+    return opened(recipe, write_digits(tmp_path), tmp_path / "run")
 
 
 def verdicts(task: TranslationTask) -> dict[str, bool]:
