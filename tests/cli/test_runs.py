@@ -128,6 +128,7 @@ def test_compares(runs: Path) -> None:
     done = gnomon("runs", runs / "a", runs / "b")
     assert "training.seed\t1 → 2" in done.stdout
     assert "validation loss" in done.stdout
+    assert "(step-00000040 against step-00000040)" in done.stdout
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     (chrf,) = (row for row in rows if row[0] == "chrf")
     assert chrf[3] == "+0.00" and chrf[-1] == "unclear"

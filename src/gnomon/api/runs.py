@@ -87,7 +87,7 @@ class RunComparison:
         differences: for each run but the first, the keys in which its recipe differs.
         curves: step to nll of each run, None where it did not validate at that step.
         scores: for each run but the first, the comparison of the newest evaluations of the same
-            text by both, with the text's files; None where there is none.
+            text by both, with the text's files and the two checkpoints; None where there is none.
     """
 
     runs: tuple[RunSummary, ...]
@@ -208,7 +208,8 @@ def _compare_scores(
         config = recipe.evaluation
         measured = measured_lines([line["hypothesis"] for line in lines], references, config)
         other = [line["hypothesis"] for line in others]
-        return " ".join(ours.files), compared(measured, other, references, config)
+        what = f"{' '.join(ours.files)} ({ours.checkpoint} against {theirs.checkpoint})"
+        return what, compared(measured, other, references, config)
     return None
 
 
