@@ -7,9 +7,14 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import hypothesis
 import pytest
 
 from digits import DIGITS_RECIPE, TrainedRun, write_digits
+
+# A busy machine is no failure: pytest's own timeout ends what hangs.
+hypothesis.settings.register_profile("gnomon", deadline=None)
+hypothesis.settings.load_profile("gnomon")
 
 
 @pytest.fixture(scope="session")

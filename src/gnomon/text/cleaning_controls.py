@@ -32,5 +32,5 @@ def is_control(character: str) -> bool:
 
 def mend_controls(text: str) -> str:
     """Return the text as a model reads it: on one line, separating control characters as blanks,
-    without invisible ones."""
-    return text if text.isprintable() else text.translate(_MENDED)
+    without invisible ones. "\r\n" is one line break, so one blank."""
+    return text if text.isprintable() else text.replace("\r\n", "\n").translate(_MENDED)
