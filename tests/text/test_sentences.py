@@ -62,7 +62,11 @@ def test_ten_thousand_words() -> None:
 
 
 @given(
-    st.text(st.sampled_from("ab .,!?。，\u3000\u2028\té\u0301") | st.characters(exclude_categories=["Cs"]), max_size=60),
+    st.text(
+        st.sampled_from("ab .,!?。，\u3000\u2028\té\u0301")
+        | st.characters(exclude_categories=["Cs"]),
+        max_size=60,
+    ),
     st.integers(1, 12),
 )
 def test_no_character_is_lost(text: str, limit: int) -> None:
