@@ -24,3 +24,15 @@ def test_pairs_and_recipe_lines(trained_run: TrainedRun, tmp_path: Path) -> None
     again = gnomon(*arguments, "-o", "bt.tsv", cwd=tmp_path)
     assert again.returncode == 2
     assert b"not overwritten" in again.stderr
+
+
+def test_a_tag_that_no_recipe_takes_is_refused_before_the_work(
+    trained_run: TrainedRun, tmp_path: Path
+) -> None:
+    mono, output = tmp_path / "mono.txt", tmp_path / "out.tsv"
+    mono.write_text("12\n", encoding="utf-8")
+    arguments = ("backtranslate", trained_run.path, "--mono", mono, "-o", output)
+    done = gnomon(*arguments, "--tag", "<a b>", cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"is no tag" in done.stderr
+    assert not output.exists()

@@ -45,7 +45,12 @@ def backtranslate(
     command goes on where it was.
     """
     from gnomon import api
+    from gnomon.errors import RecipeError
     from gnomon.tasks import recipe_lines
+    from gnomon.text.sources import tag_problems
+
+    if tag and (problems := tag_problems((tag,))):  # told before hours of work, not after
+        raise RecipeError("the recipe lines must be usable", seen=problems[0])
 
     def progress(num_lines: int) -> None:
         say(f"{num_lines:,} lines done")
