@@ -32,7 +32,7 @@ def test_a_tag_that_no_recipe_takes_is_refused_before_the_work(
     mono, output = tmp_path / "mono.txt", tmp_path / "out.tsv"
     mono.write_text("12\n", encoding="utf-8")
     arguments = ("backtranslate", trained_run.path, "--mono", mono, "-o", output)
-    done = gnomon(*arguments, "--tag", "<a b>", cwd=tmp_path)
+    done = gnomon(*arguments, "--synthetic-tag", "<a b>", cwd=tmp_path)
     assert done.returncode == 2
     assert b"is no tag" in done.stderr
     assert not output.exists()

@@ -168,3 +168,82 @@ def test_packed_text_is_translated_from_files_and_standard_input(folder):
     assert code == 2
     assert "gzip data must be whole" in errors
     assert plain.startswith(output)
+
+
+def test_every_verb_that_reads_sources_takes_tags(folder):
+    (folder / "given.jsonl").write_text('{"text": {"in": "123", "out": "321"}}\n')
+    fields = ("--source-field", "text.in", "--target-field", "text.out")
+    given = ("runs/two", "--data", "given.jsonl", *fields)
+    for verb in (("score",), ("align", "--soft")):
+        outputs = set()
+        for tag in ("<back>", "<same>"):
+            code, output, errors = gnomon(*verb, *given, "--tag", tag, cwd=folder)
+            assert code == 0, errors
+            assert "was not trained on" not in errors
+            outputs.add(output)
+        code, output, errors = gnomon(*verb, *given, cwd=folder)
+        assert code == 0, errors
+        assert "was not trained on sources with no tag" in errors
+        assert len(outputs | {output}) == 3
+        code, _, errors = gnomon(*verb, *given, "--tag", "<2fr>", cwd=folder)
+        assert code == 2
+        assert "tags of this model: <back>, <same>" in errors
+        assert "warning" not in errors
+
+
+def test_attention_on_tags_is_elsewhere(folder):
+    _, output, _ = gnomon(
+        *("align", "runs/two", "--data", "valid.tsv", "--soft", "--tag", "<back>"), cwd=folder
+    )
+    found = json.loads(output.splitlines()[0])
+    assert found["source"] == ["4711"]
+    assert len(found["weights"][0]) == 1
+    assert found["weights"][0][0] + found["elsewhere"][0] == pytest.approx(1, abs=2e-4)
+
+
+def test_back_translation_by_a_model_with_tags(folder):
+    (folder / "mono").write_text("123\n4567\n89\n")
+    arguments = ("backtranslate", "runs/two", "--mono", "mono", "--max-ratio", "1000")
+    tagged = ("--tag", "<same>", "--synthetic-tag", "<back>", "--synthetic-tag", "<bt>")
+    code, output, errors = gnomon(*arguments, "-o", "bt.tsv", *tagged, cwd=folder)
+    assert code == 0, errors
+    assert "was not trained on" not in errors
+    assert 'tags = ["<back>", "<bt>"]' in output
+    code, output, errors = gnomon(*arguments, "-o", "bt2.tsv", "--synthetic-tag", "", cwd=folder)
+    assert "was not trained on sources with no tag" in errors
+    assert "tags" not in output
+
+
+def test_fields_of_a_runs_own_text_and_of_others(folder):
+    (folder / "own.jsonl").write_text('{"source": "12", "target": "21"}\n')
+    code, _, errors = gnomon(
+        *("evaluate", "runs/two", "--data", "own.jsonl", "--tag", "<back>"),
+        *("--source-field", "nope"),
+        cwd=folder,
+    )
+    assert code == 2
+    assert "--source-field" in errors
+    code, _, errors = gnomon("evaluate", "runs/two", "--source-field", "x", cwd=folder)
+    assert code == 2
+    assert "fields are named for a file of pairs" in errors
+    code, _, errors = gnomon("evaluate", "runs/two", "--tag", "<back>", cwd=folder)
+    assert code == 0, errors
+    assert "text: 2 lines of the run's validation text (valid.tsv, valid-same.tsv)" in errors
+    code, _, errors = gnomon(
+        *("evaluate", "runs/two", "--data", "own.jsonl", "--tag", "<back>"), cwd=folder
+    )
+    assert code == 0, errors
+    assert "text: 1 lines of own.jsonl" in errors
+
+
+def test_findings_of_several_sources_name_the_source(folder):
+    code, _, errors = gnomon(
+        *("prepare", "two.toml", "--dry-run", "--report", "found.tsv"), cwd=folder
+    )
+    assert code == 0, errors
+    assert "every line that was found: found.tsv" in errors
+    rows = [line.split("\t") for line in (folder / "found.tsv").read_text().splitlines()[1:]]
+    spots = [row[0] for row in rows if row[1] == "identical_sides"]
+    assert "in.gz:1" in spots  # line 101 of the corpus
+    assert "in.gz:100" in spots
+    assert "in.gz:1: " in errors

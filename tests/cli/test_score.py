@@ -51,6 +51,7 @@ def test_mistakes(trained_run: TrainedRun, pairs: Path) -> None:
         (("--src", "src.txt"), "source and reference"),
         (("--src", "src.txt", "--ref", "ref.txt", "--data", "both.tsv"), "TSV"),
         (("--src", "src.txt", "--ref", "both.tsvx"), "both.tsv"),
+        (("--src", "src.txt", "--tgt", "both.tsvx"), "both.tsv"),
     ):
         done = gnomon("score", trained_run.path, *arguments, cwd=pairs)
         assert done.returncode == 2

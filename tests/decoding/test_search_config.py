@@ -3,6 +3,7 @@ import math
 import pytest
 
 from gnomon.decoding import SearchConfig
+from gnomon.errors import RecipeError
 
 
 def test_defaults_have_no_problems():
@@ -46,3 +47,10 @@ def test_max_lengths_round_up_and_are_at_least_one():
     config = SearchConfig(max_length_factor=1.5, max_length_offset=2)
     assert config.max_lengths([1, 2, 3]) == [4, 5, 7]
     assert SearchConfig(max_length_factor=1.0, max_length_offset=-9).max_lengths([3]) == [1]
+
+
+def test_a_beam_of_none_is_one_mistake() -> None:
+    with pytest.raises(RecipeError) as caught:
+        SearchConfig().changed({"beam": 0})
+    assert "beam must be at least 1" in str(caught.value)
+    assert "nbest" not in str(caught.value)

@@ -1,6 +1,7 @@
 """Recipes of schema version 1 keep working; sources are read, checked and written as tables."""
 
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +135,19 @@ def test_keys_with_effect_are_not(tmp_path, text):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RecipeWarning)
         load_recipe(tmp_path / "r.toml")
+
+
+def test_validation_text_of_the_caller_takes_the_place_of_the_recipes(tmp_path: Path) -> None:
+    from gnomon import api
+
+    file = tmp_path / "my.toml"
+    file.write_text('[data]\npairs = "a.tsv"\n[[data.valid]]\npairs = "b.tsv"\n')
+    data = api.read_recipe(file, valid_source="v.en", valid_target="v.de").data
+    assert data.pairs == str(tmp_path / "a.tsv")
+    assert data.valid == ()
+    assert data.valid_source == str(Path("v.en").resolve())
+    assert data.valid_target == str(Path("v.de").resolve())
+    data = api.read_recipe(file, data="mine.tsv", valid_data="v.tsv").data
+    assert data.valid_pairs == str(Path("v.tsv").resolve())
+    with pytest.raises(RecipeError, match="valid_target"):
+        api.read_recipe(file, valid_source="v.en")

@@ -18,6 +18,7 @@ from gnomon.recipes import (
     preset_names,
     preset_text,
     recipe_from_tree,
+    recipe_text,
     to_toml,
 )
 from gnomon.recipes.load import RecipeWarning
@@ -183,3 +184,16 @@ def test_schema_knows_every_table() -> None:
     schema = json.dumps(json_schema())
     for key in ("label_smoothing", "num_heads", "warmup_steps", "tokens_per_batch", "holdout"):
         assert key in schema
+
+
+def test_a_key_without_its_table_is_found() -> None:
+    with pytest.raises(RecipeError, match=r"did you mean training\.max_steps"):
+        load_recipe("tiny", ["max_steps=5"])
+
+
+def test_the_text_of_a_file_is_shown_as_that_of_a_preset(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text('name = "mine"\n')
+    assert recipe_text(tmp_path / "my.toml") == ('name = "mine"\n', tmp_path.resolve())
+    assert 'name = "tiny"' in recipe_text("tiny")[0]
+    with pytest.raises(RecipeError, match="must exist"):
+        recipe_text(tmp_path / "not.toml")

@@ -67,3 +67,9 @@ def test_a_wrong_scale_is_caught(task: TranslationTask) -> None:
 def test_a_dead_parameter_is_caught(task: TranslationTask) -> None:
     task.model.register_parameter("unused", torch.nn.Parameter(torch.ones(2)))
     assert not verdicts(task)[GRADIENT]
+
+
+def test_weights_that_are_taken_over_need_not_guess(task: TranslationTask) -> None:
+    titles = [check.title for check in check_sanity(task, untrained=False)]
+    assert LOSS not in titles
+    assert {FUTURE, PADDING, GRADIENT} <= set(titles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ def backtranslate(
     mono: str | Path,
     output: str | Path,
     *,
+    tags: Sequence[str] = (),
     max_ratio: float = 3.0,
     checkpoint: str = "best",
     device: str = "auto",
@@ -31,6 +33,7 @@ def backtranslate(
         model, checkpoint, device: a model of the reverse direction; see `load`.
         mono: text of the language that is translated *into*, one sentence a line.
         output: the pairs, synthetic source and real target: `.jsonl` or TSV, `.gz` compressed.
+        tags: put in front of every line of `mono`, for a model trained with tags.
         max_ratio: pairs with more tokens on one side, by this factor, are dropped.
         progress: told the number of lines done, now and then.
         **search: fields of `SearchConfig` to change, for example `beam=1` or `sample=True`.
@@ -47,7 +50,7 @@ def backtranslate(
         load(folder, device=device),
         Path(mono),
         Path(output),
-        BacktranslationConfig(search=search, max_ratio=max_ratio),
+        BacktranslationConfig(search=search, max_ratio=max_ratio, tags=tuple(tags)),
         identity=model_identity(*parts),
         batch_tokens=batch_tokens,
         progress=progress,

@@ -23,10 +23,12 @@ class Look:
     Attributes:
         reports: by split ("train", "valid", "test"); only training text is ever left out.
         excerpts: by split, source and target of the lines that a report names.
+        spots: by split, where these lines stand; see `ParallelCorpus.spot`.
     """
 
     reports: dict[str, CleaningReport]
     excerpts: dict[str, dict[int, tuple[str, str]]]
+    spots: dict[str, dict[int, str]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -35,6 +37,7 @@ class Look:
                 **report.to_dict(),
                 "num_kept": report.num_kept if split == "train" else report.num_pairs,
                 "excerpts": {str(line): texts for line, texts in self.excerpts[split].items()},
+                "spots": {str(line): spot for line, spot in self.spots[split].items()},
             }
             for split, report in self.reports.items()
         }
@@ -55,7 +58,7 @@ def dry_run(recipe: Recipe, *, findings: str | Path | None = None) -> Look:
     if (terms := recipe.augmentation.terms) is not None:
         corpora = corpora.with_terms(terms, recipe.augmentation.single_words)
     splits = {"train": corpora.train, "valid": corpora.valid, "test": corpora.test}
-    reports, excerpts = {}, {}
+    reports, excerpts, spots = {}, {}, {}
     for split, corpus in splits.items():
         if corpus is None:
             continue
@@ -66,7 +69,8 @@ def dry_run(recipe: Recipe, *, findings: str | Path | None = None) -> Look:
                     shutil.copyfileobj(f, file)
         named = {line for finding in report.findings.values() for line in finding.lines}
         excerpts[split] = _texts(corpus, named)
-    return Look(reports, excerpts)
+        spots[split] = {line: corpus.spot(line) for line in sorted(named)}
+    return Look(reports, excerpts, spots)
 
 
 def _texts(corpus: ParallelCorpus, lines: set[int]) -> dict[int, tuple[str, str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.api.claim import cache_beside, read_run_recipe
-from gnomon.api.load import load, model_folder
+from gnomon.api.load import load, model_folder, run_of
 from gnomon.api.pairs import given_pairs
 from gnomon.decoding import Combination
 from gnomon.errors import DataError, RecipeError
@@ -20,7 +20,7 @@ from gnomon.files import write_atomically
 from gnomon.recipes import Recipe
 from gnomon.tasks import add_scores_to_card, evaluate_translator
 from gnomon.tasks.tags import Tags
-from gnomon.text import DataConfig, Pair, ParallelCorpus, open_corpora, open_split, read_lines
+from gnomon.text import Pair, ParallelCorpus, open_corpora, open_split, read_lines
 from gnomon.training import RunFolder
 
 
@@ -30,6 +30,8 @@ def evaluate(
     source: str | Path | None = None,
     reference: str | Path | None = None,
     data: str | Path | None = None,
+    source_field: str | None = None,
+    target_field: str | None = None,
     checkpoint: str = "best",
     device: str = "auto",
     ensemble: Sequence[str | Path] = (),
@@ -51,6 +53,7 @@ def evaluate(
         source, reference: two files whose line i belong together.
         data: in place of the two, one file of pairs: TSV, JSON lines or Parquet. Where none of the
             three is given, a run's own test text is used, or else its validation text.
+        source_field, target_field: of `data`: see `given_pairs`.
         baselines: by name, other translations of the same lines, scored beside.
         against: models or files of translations to test for a significant difference; models
             translate with their own search settings, `search` changed alike.
@@ -71,9 +74,19 @@ def evaluate(
     run = run_of(folder)
     recipe = None if run is None else read_run_recipe(run)
     config = _config(EvaluationConfig() if recipe is None else recipe.evaluation, settings)
-    given = source is not None or reference is not None or data is not None
-    fields = DataConfig() if recipe is None else recipe.data
-    corpus = given_pairs(source, reference, data, fields) if given else _own_text(recipe, run)
+    own = (source, reference, data, source_field, target_field)
+    given = any(value is not None for value in own)
+    if given:
+        corpus = given_pairs(
+            source,
+            reference,
+            data,
+            source_field=source_field,
+            target_field=target_field,
+            model=folder,
+        )
+    else:
+        corpus = _own_text(recipe, run)
     pairs = list(corpus.pairs())
     if tags and not given:
         pairs = _with_tags(pairs, tuple(tags), corpus)
@@ -100,6 +113,7 @@ def evaluate(
     about = {
         "model": str(folder),
         "files": [str(path) for path in corpus.files],
+        "split": corpus.name,
         "text": corpus.fingerprint,
         "search": asdict(translator.search_config(search)),
         "evaluation": asdict(config),
@@ -147,12 +161,6 @@ def evaluate_files(
         against={str(other): _lines(other) for other in against},
     )
     return replace(report, about={"files": [str(path) for path in files]})
-
-
-def run_of(folder: Path) -> RunFolder | None:
-    """The run whose checkpoint `folder` is, if it is one."""
-    run = RunFolder(folder.resolve().parent.parent)
-    return run if run.recipe_path.is_file() and folder.parent.name == "checkpoints" else None
 
 
 def _config(config: EvaluationConfig, settings: Mapping[str, Any] | None) -> EvaluationConfig:

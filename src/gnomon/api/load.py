@@ -63,3 +63,9 @@ def model_folder(path: str | Path, checkpoint: str = "best") -> Path:
         seen=f"{path}" + ("" if path.exists() else " (does not exist)"),
         mend="name a folder that `gnomon train` wrote, for example runs/small",
     )
+
+
+def run_of(folder: Path) -> RunFolder | None:
+    """The run whose checkpoint `folder` is, if it is one."""
+    run = RunFolder(folder.resolve().parent.parent)
+    return run if run.recipe_path.is_file() and folder.parent.name == "checkpoints" else None

@@ -4,33 +4,47 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gnomon.api.claim import read_run_recipe
+from gnomon.api.load import model_folder, run_of
 from gnomon.errors import DataError
 from gnomon.text import DataConfig, ParallelCorpus
-
-_DEFAULT = DataConfig()
 
 
 def given_pairs(
     source: str | Path | None,
     target: str | Path | None,
     data: str | Path | None,
-    fields: DataConfig = _DEFAULT,
+    *,
+    source_field: str | None = None,
+    target_field: str | None = None,
+    model: str | Path | None = None,
+    checkpoint: str = "best",
 ) -> ParallelCorpus:
     """The pairs of `source` and `target`, or of `data`: TSV, JSON lines or Parquet.
 
     Args:
-        fields: where `format`, `source_field` and `target_field` of `data` are taken from.
+        source_field, target_field: fields of JSON lines or columns of Parquet; "translation.en"
+            looks inside `translation`. By default those that `model`'s run was trained from.
+        model, checkpoint: see `load`.
 
     Raises:
         DataError: neither or both ways are used, or a file cannot be read.
     """
     if data is not None and source is None and target is None:
+        run = None if model is None else run_of(model_folder(model, checkpoint))
+        fields = DataConfig() if run is None else read_run_recipe(run).data
         return ParallelCorpus(
             "given",
             pairs=data,
             format=fields.format,
-            source_field=fields.source_field,
-            target_field=fields.target_field,
+            source_field=source_field or fields.source_field,
+            target_field=target_field or fields.target_field,
+        )
+    if source_field or target_field:
+        raise DataError(
+            "fields are named for a file of pairs",
+            seen="--source-field or --target-field without --data alone",
+            mend="give --data FILE, or leave the fields out",
         )
     if data is None and source is not None and target is not None:
         return ParallelCorpus("given", source=source, target=target)

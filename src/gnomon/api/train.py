@@ -41,6 +41,9 @@ def read_recipe(
     source: str | Path | None = None,
     target: str | Path | None = None,
     data: str | Path | None = None,
+    valid_source: str | Path | None = None,
+    valid_target: str | Path | None = None,
+    valid_data: str | Path | None = None,
     overrides: Iterable[str] = (),
 ) -> Recipe:
     """A checked recipe with the caller's own files in place of its training text.
@@ -49,6 +52,7 @@ def read_recipe(
         recipe: a preset's name, a TOML file, or a recipe.
         source, target: two files whose line i belong together.
         data: in place of the two, one file of pairs: TSV, JSON lines or Parquet.
+        valid_source, valid_target, valid_data: the same for validation text.
         overrides: `table.key=value`, as `--set` takes them.
 
     Raises:
@@ -70,6 +74,10 @@ def read_recipe(
         changes |= {f"data.{table}": [] for table in SOURCE_TABLES}
         changes |= {"data.source": source and str(source), "data.target": target and str(target)}
         changes |= {"data.pairs": data and str(data)}
+    if valid_source or valid_target or valid_data:
+        changes |= {"data.valid_source": valid_source and str(valid_source), "data.valid": []}
+        changes |= {"data.valid_target": valid_target and str(valid_target)}
+        changes |= {"data.valid_pairs": valid_data and str(valid_data)}
     if isinstance(recipe, Recipe):
         if changes or list(overrides):
             raise RecipeError("files and overrides go with a recipe's name or TOML file")
@@ -88,6 +96,9 @@ def train(
     source: str | Path | None = None,
     target: str | Path | None = None,
     data: str | Path | None = None,
+    valid_source: str | Path | None = None,
+    valid_target: str | Path | None = None,
+    valid_data: str | Path | None = None,
     overrides: Iterable[str] = (),
     run: str | Path | None = None,
     start_from: str | Path | None = None,
@@ -98,7 +109,7 @@ def train(
     """Train a recipe into a run folder, or continue the training found there.
 
     Args:
-        recipe, source, target, data, overrides: see `read_recipe`.
+        recipe, source, target, data, valid_…, overrides: see `read_recipe`.
         run: the folder to write; default runs/NAME with the recipe's name.
         start_from: a model whose weights and tokenizer to begin with (fine-tuning); step count
             and schedule begin anew.
@@ -115,7 +126,16 @@ def train(
         RunError: the run is locked, or began with another recipe, text or model.
         TrainingStopped: NaN or infinity, or the disk is full.
     """
-    recipe = read_recipe(recipe, source=source, target=target, data=data, overrides=overrides)
+    recipe = read_recipe(
+        recipe,
+        source=source,
+        target=target,
+        data=data,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid_data=valid_data,
+        overrides=overrides,
+    )
     folder = RunFolder(run_path(recipe, run))
     with folder.lock():
         claim(folder, recipe)

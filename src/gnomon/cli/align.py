@@ -24,8 +24,11 @@ Link = tuple[int, int]
 def align(
     model: options.ModelArgument,
     src: options.SourceOption = None,
-    tgt: options.TargetOption = None,
+    tgt: options.GivenTargetOption = None,
     data: options.DataOption = None,
+    source_field: options.SourceFieldOption = None,
+    target_field: options.TargetFieldOption = None,
+    tag: options.TagOption = None,
     output: options.OutputOption = None,
     soft: Annotated[
         bool, typer.Option("--soft", help="One JSON object a line: units, links and weights.")
@@ -44,6 +47,10 @@ def align(
     target_units: Annotated[str, typer.Option(help="words or characters.")] = "words",
     reverse: Annotated[
         Path | None, typer.Option(help="A model of the other direction, to combine with.")
+    ] = None,
+    reverse_tag: Annotated[
+        list[str] | None,
+        typer.Option(help="As --tag, for the --reverse model.", show_default=False),
     ] = None,
     symmetrise: Annotated[
         str | None,
@@ -64,15 +71,25 @@ def align(
     from gnomon.errors import DataError
     from gnomon.tasks import symmetrise as combined
 
-    if symmetrise is not None and reverse is None:
-        raise DataError("--symmetrise combines two directions", mend="add --reverse MODEL")
+    if reverse is None and (symmetrise is not None or reverse_tag):
+        option = "--symmetrise" if symmetrise is not None else "--reverse-tag"
+        raise DataError(f"{option} is for two directions", mend="add --reverse MODEL")
     kind = symmetrise or "grow-diag-final-and"
-    corpus = api.given_pairs(src, tgt, data)
+    fields = {"source_field": source_field, "target_field": target_field}
+    corpus = api.given_pairs(src, tgt, data, model=model, checkpoint=checkpoint, **fields)
     translator = api.load(model, checkpoint=checkpoint, device=device)
     other = None if reverse is None else api.load(reverse, checkpoint=checkpoint, device=device)
     settings: dict[str, Any] = {"layer": layer, "shift": shift, "batch_tokens": batch_tokens}
-    units: dict[str, Any] = {"source_units": source_units, "target_units": target_units}
-    swapped: dict[str, Any] = {"source_units": target_units, "target_units": source_units}
+    units: dict[str, Any] = {
+        "source_units": source_units,
+        "target_units": target_units,
+        "tags": tag or [],
+    }
+    swapped: dict[str, Any] = {
+        "source_units": target_units,
+        "target_units": source_units,
+        "tags": reverse_tag or [],
+    }
     expected = _Gold(gold)
     pairs = iter(corpus.pairs())
     with destination(output) as out:

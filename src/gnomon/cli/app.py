@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -48,14 +50,20 @@ def _root(
     pass
 
 
-app.command("quickstart")(quickstart.quickstart)
-app.command("prepare")(prepare.prepare)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("runs")(runs.runs)
-app.command("translate")(translate.translate)
-app.command("score")(score.score)
-app.command("average")(average.average)
-app.command("align")(align.align)
-app.command("backtranslate")(backtranslate.backtranslate)
+def _add(name: str, verb: Callable[..., None]) -> None:
+    """Each paragraph of a docstring becomes one line of the help, wrapped where it is read."""
+    paragraphs = inspect.cleandoc(verb.__doc__ or "").split("\n\n")
+    app.command(name, help="\n\n".join(" ".join(part.split("\n")) for part in paragraphs))(verb)
+
+
+_add("quickstart", quickstart.quickstart)
+_add("prepare", prepare.prepare)
+_add("train", train.train)
+_add("evaluate", evaluate.evaluate)
+_add("runs", runs.runs)
+_add("translate", translate.translate)
+_add("score", score.score)
+_add("average", average.average)
+_add("align", align.align)
+_add("backtranslate", backtranslate.backtranslate)
 app.add_typer(recipe.app, name="recipe")

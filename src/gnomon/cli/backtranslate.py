@@ -24,9 +24,15 @@ def backtranslate(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The pairs: .tsv or .jsonl, with .gz compressed.")
     ],
-    tag: Annotated[
-        str, typer.Option(help='Tag in the recipe lines for the synthetic sources; "" for none.')
-    ] = "<bt>",
+    tag: options.TagOption = None,
+    synthetic_tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Tag of the pairs in the recipe lines; default "<bt>", "" for none. May be given '
+            "again.",
+            show_default=False,
+        ),
+    ] = None,
     beam: options.BeamOption = None,
     sample: Annotated[
         bool, typer.Option("--sample", help="Sample the translations instead of searching.")
@@ -49,7 +55,8 @@ def backtranslate(
     from gnomon.tasks import recipe_lines
     from gnomon.text.sources import tag_problems
 
-    if tag and (problems := tag_problems((tag,))):  # told before hours of work, not after
+    tags = tuple(filter(None, ["<bt>"] if synthetic_tag is None else synthetic_tag))
+    if problems := tag_problems(tags):  # told before hours of work, not after
         raise RecipeError("the recipe lines must be usable", seen=problems[0])
 
     def progress(num_lines: int) -> None:
@@ -59,6 +66,7 @@ def backtranslate(
         model,
         mono,
         output,
+        tags=tag or [],
         max_ratio=max_ratio,
         checkpoint=checkpoint,
         device=device,
@@ -69,7 +77,7 @@ def backtranslate(
         seed=seed,
     )
     _tell(report, output)
-    print_line(recipe_lines(output, (tag,) if tag else ()).rstrip("\n"))
+    print_line(recipe_lines(output, tags).rstrip("\n"))
 
 
 def _tell(report: BacktranslationReport, output: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gnomon.cli import options
 from gnomon.cli.console import print_line, say
+
+if TYPE_CHECKING:
+    from gnomon.evaluation import EvaluationReport
 
 
 def evaluate(
@@ -21,6 +24,8 @@ def evaluate(
     src: options.SourceOption = None,
     ref: options.ReferenceOption = None,
     data: options.ReferenceDataOption = None,
+    source_field: options.SourceFieldOption = None,
+    target_field: options.TargetFieldOption = None,
     hyp: Annotated[
         Path | None, typer.Option("--hyp", help="Score this file of translations, no model.")
     ] = None,
@@ -82,6 +87,8 @@ def evaluate(
             {
                 "a model": model,
                 "--data": data,
+                "--source-field": source_field,
+                "--target-field": target_field,
                 "--robustness": robustness,
                 "--tag": tag,
                 "--beam": beam,
@@ -98,6 +105,8 @@ def evaluate(
             source=src,
             reference=ref,
             data=data,
+            source_field=source_field,
+            target_field=target_field,
             checkpoint=checkpoint,
             device=device,
             against=against or [],
@@ -114,6 +123,7 @@ def evaluate(
         return
     if scored := report.about.get("model"):
         say(f"model: {scored}")  # which checkpoint of a run it was
+        say(f"text: {_text_of(report)}")
     sheets = show.comparison_sheets(report)
     if by_length:
         sheets.append(show.by_length_sheet(report))
@@ -124,6 +134,17 @@ def evaluate(
     show.print_report(report, sheets)
     if stored := report.about.get("report"):
         say(f"report: {stored}")
+
+
+_SPLITS = {"test": "the run's test text", "valid": "the run's validation text"}
+
+
+def _text_of(report: EvaluationReport) -> str:
+    """What was translated: a score on text that chose the checkpoint is not one on a test set."""
+    about = report.about
+    files = ", ".join(Path(file).name for file in about["files"])
+    split = _SPLITS.get(about["split"])
+    return f"{len(report.lines):,} lines of " + (f"{split} ({files})" if split else files)
 
 
 def _model(model: Path | None) -> Path:

@@ -21,10 +21,12 @@ def print_findings(look: Look, console: Console) -> None:
 
     for split, report in look.reports.items():
         if report.findings:
-            table = Table("reason", "what is done", "pairs", "share", "first lines")
+            table = Table(
+                "reason", "action", "pairs", "share", "first lines", title=f"{_SPLITS[split]} text"
+            )
             for reason, finding in report.in_order():
                 shown = [
-                    f"{line}: {' → '.join(look.excerpts[split][line])}"
+                    f"{look.spots[split][line]}: {' → '.join(look.excerpts[split][line])}"
                     + (f" ({detail})" if detail else "")
                     for line, detail in zip(finding.lines, finding.details, strict=True)
                 ]

@@ -23,13 +23,29 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Instead of --src and --tgt: one TSV, JSON lines or Parquet file."),
 ]
+ValidSourceOption = Annotated[
+    Path | None,
+    typer.Option(help="Source text to validate on. Default: some pairs are held out."),
+]
+ValidTargetOption = Annotated[Path | None, typer.Option(help="Its translation, line by line.")]
+ValidDataOption = Annotated[
+    Path | None, typer.Option(help="Instead of these two: one TSV, JSON lines or Parquet file.")
+]
 ReferenceOption = Annotated[
-    Path | None, typer.Option("--ref", help="Reference translations, line by line.")
+    Path | None, typer.Option("--ref", "--tgt", help="Reference translations, line by line.")
+]
+GivenTargetOption = Annotated[
+    Path | None, typer.Option("--tgt", "--ref", help="Its translation, line by line.")
 ]
 ReferenceDataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Instead of --src and --ref: one TSV, JSON lines or Parquet file."),
 ]
+SourceFieldOption = Annotated[
+    str | None,
+    typer.Option(help="Of --data in JSON lines or Parquet; a.b is b in a. Default: the run's."),
+]
+TargetFieldOption = Annotated[str | None, typer.Option(help="The same for the translation.")]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Default: standard output.")
 ]

@@ -16,6 +16,9 @@ def prepare(
     src: options.SourceOption = None,
     tgt: options.TargetOption = None,
     data: options.DataOption = None,
+    valid_src: options.ValidSourceOption = None,
+    valid_tgt: options.ValidTargetOption = None,
+    valid_data: options.ValidDataOption = None,
     set_: options.SetOption = None,
     run: Annotated[
         Path | None, typer.Option("--run", help="The run this is for (default: runs/NAME).")
@@ -43,7 +46,16 @@ def prepare(
             mend="leave it out: without --dry-run the list is kept beside the token store, "
             "and its path is printed",
         )
-    loaded = api.read_recipe(recipe, source=src, target=tgt, data=data, overrides=set_ or [])
+    loaded = api.read_recipe(
+        recipe,
+        source=src,
+        target=tgt,
+        data=data,
+        valid_source=valid_src,
+        valid_target=valid_tgt,
+        valid_data=valid_data,
+        overrides=set_ or [],
+    )
     if not dry_run:
         prepared = api.prepare(loaded, run=run, say=say)
         if json_:
@@ -56,6 +68,8 @@ def prepare(
         _print_json(look.to_dict())
     else:
         print_findings(look, console())
+        if report is not None:
+            say(f"every line that was found: {report}")
 
 
 def _print_json(values: dict[str, Any]) -> None:

@@ -28,10 +28,10 @@ def show(
     expanded: Annotated[bool, typer.Option(help="Every key, defaults included.")] = False,
 ) -> None:
     """Print a recipe as TOML: `gnomon recipe show tiny > my.toml` is one you can edit and train."""
-    from gnomon.recipes import load_recipe, to_toml
-    from gnomon.recipes.presets import preset_text
+    from gnomon.recipes import load_recipe, recipe_text, to_toml
 
-    print_line((to_toml(load_recipe(name)) if expanded else preset_text(name)).rstrip("\n"))
+    text = to_toml(load_recipe(name)) if expanded else recipe_text(name)[0]
+    print_line(text.rstrip("\n"))
 
 
 @app.command("schema")

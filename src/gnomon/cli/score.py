@@ -22,6 +22,9 @@ def score(
     src: options.SourceOption = None,
     ref: options.ReferenceOption = None,
     data: options.ReferenceDataOption = None,
+    source_field: options.SourceFieldOption = None,
+    target_field: options.TargetFieldOption = None,
+    tag: options.TagOption = None,
     output: options.OutputOption = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object a line, with every token's probability.")
@@ -37,7 +40,8 @@ def score(
     """
     from gnomon import api
 
-    corpus = api.given_pairs(src, ref, data)
+    fields = {"source_field": source_field, "target_field": target_field}
+    corpus = api.given_pairs(src, ref, data, model=model, checkpoint=checkpoint, **fields)
     translator = api.load(model, checkpoint=checkpoint, device=device)
     pairs = iter(corpus.pairs())
     with destination(output) as out:
@@ -45,6 +49,7 @@ def score(
             scores = translator.score(
                 [pair.source for pair in chunk],
                 [pair.target for pair in chunk],
+                tags=tag or [],
                 batch_tokens=batch_tokens,
             )
             for pair, result in zip(chunk, scores, strict=True):

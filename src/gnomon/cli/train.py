@@ -20,6 +20,9 @@ def train(
     src: options.SourceOption = None,
     tgt: options.TargetOption = None,
     data: options.DataOption = None,
+    valid_src: options.ValidSourceOption = None,
+    valid_tgt: options.ValidTargetOption = None,
+    valid_data: options.ValidDataOption = None,
     set_: options.SetOption = None,
     run: Annotated[
         Path | None, typer.Option(help="The folder to write; default runs/NAME.")
@@ -40,12 +43,15 @@ def train(
         source=src,
         target=tgt,
         data=data,
+        valid_source=valid_src,
+        valid_target=valid_tgt,
+        valid_data=valid_data,
         overrides=set_ or [],
         run=run,
         start_from=from_,
         listeners=[TrainingProgress(console())],
         say=say,
-        before_start=_check,
+        before_start=lambda task: _check(task, untrained=from_ is None),
     )
     outcome = training.outcome
     if outcome.finished:
@@ -56,11 +62,11 @@ def train(
     raise typer.Exit(outcome.exit_code)
 
 
-def _check(task: TranslationTask) -> None:
+def _check(task: TranslationTask, *, untrained: bool) -> None:
     """Run the sanity checks and name those that do not hold; what to do is the user's choice."""
     from gnomon.training import check_sanity
 
-    checks = check_sanity(task)
+    checks = check_sanity(task, untrained=untrained)
     failed = [check for check in checks if not check.passed]
     say(f"{len(checks) - len(failed)} of {len(checks)} sanity checks hold")
     for check in failed:

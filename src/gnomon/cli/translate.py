@@ -30,64 +30,112 @@ def translate(
     tag: options.TagOption = None,
     beam: options.BeamOption = None,
     nbest: Annotated[
-        int | None, typer.Option(help="Outputs a line; more than one needs --json.")
+        int | None,
+        typer.Option(help="Outputs a line; more than one needs --json.", rich_help_panel="Search"),
     ] = None,
     length_penalty: Annotated[
-        str | None, typer.Option(help="gnmt, average or none. Default: the recipe's.")
+        str | None,
+        typer.Option(
+            help="gnmt, average or none. Default: the recipe's.", rich_help_panel="Search"
+        ),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Exponent of the gnmt length penalty.")
+        float | None,
+        typer.Option(help="Exponent of the gnmt length penalty.", rich_help_panel="Search"),
     ] = None,
     max_length_factor: Annotated[
         float | None,
-        typer.Option(help="Longest output in tokens: this times the input's length …"),
+        typer.Option(
+            help="Longest output in tokens: this times the input's length …",
+            rich_help_panel="Search",
+        ),
     ] = None,
-    max_length_offset: Annotated[int | None, typer.Option(help="… plus this.")] = None,
+    max_length_offset: Annotated[
+        int | None, typer.Option(help="… plus this.", rich_help_panel="Search")
+    ] = None,
     split: Annotated[
         str,
         typer.Option(help="Sentence by sentence: auto (lines too long otherwise), always, never."),
     ] = "auto",
-    min_length: Annotated[int | None, typer.Option(help="Shortest output in tokens.")] = None,
+    min_length: Annotated[
+        int | None, typer.Option(help="Shortest output in tokens.", rich_help_panel="Search")
+    ] = None,
     coverage_penalty: Annotated[
-        float | None, typer.Option(help="Against leaving source words out: 0 to 0.5.")
+        float | None,
+        typer.Option(help="Against leaving source words out: 0 to 0.5.", rich_help_panel="Search"),
     ] = None,
     repetition_penalty: Annotated[
-        float | None, typer.Option(help="Against words that are there already: 1 to 1.3.")
+        float | None,
+        typer.Option(
+            help="Against words that are there already: 1 to 1.3.", rich_help_panel="Search"
+        ),
     ] = None,
     no_repeat_ngram: Annotated[
-        int | None, typer.Option(help="No sequence of this many tokens twice.")
+        int | None,
+        typer.Option(help="No sequence of this many tokens twice.", rich_help_panel="Search"),
     ] = None,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw at random instead of searching.")
+        bool,
+        typer.Option(
+            "--sample", help="Draw at random instead of searching.", rich_help_panel="Sampling"
+        ),
     ] = False,
     temperature: Annotated[
-        float | None, typer.Option(help="Of samples: below 1 safer, above 1 wilder.")
+        float | None,
+        typer.Option(help="Of samples: below 1 safer, above 1 wilder.", rich_help_panel="Sampling"),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Sample among so many tokens.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Sample among so many tokens.", rich_help_panel="Sampling")
+    ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Sample among those that hold this much probability.")
+        float | None,
+        typer.Option(
+            help="Sample among those that hold this much probability.", rich_help_panel="Sampling"
+        ),
     ] = None,
     min_p: Annotated[
-        float | None, typer.Option(help="Sample among those at least this times the best.")
+        float | None,
+        typer.Option(
+            help="Sample among those at least this times the best.", rich_help_panel="Sampling"
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of samples.", rich_help_panel="Sampling")
+    ] = None,
     prefix_file: Annotated[
         Path | None,
-        typer.Option(help="What each output begins with: one line per input line, may be blank."),
+        typer.Option(
+            help="What each output begins with: one line per input line, may be blank.",
+            rich_help_panel="What the output holds",
+        ),
     ] = None,
     required: Annotated[
         Path | None,
-        typer.Option(help="Phrases each output contains: one line per input line, TABs between."),
+        typer.Option(
+            help="Phrases each output contains: one line per input line, TABs between.",
+            rich_help_panel="What the output holds",
+        ),
     ] = None,
     banned: Annotated[
-        Path | None, typer.Option(help="Phrases no output contains, one a line.")
+        Path | None,
+        typer.Option(
+            help="Phrases no output contains, one a line.", rich_help_panel="What the output holds"
+        ),
     ] = None,
     terminology: Annotated[
         Path | None,
-        typer.Option(help="Source TAB target: where the one is in the input, require the other."),
+        typer.Option(
+            help="Source TAB target: where the one is in the input, require the other.",
+            rich_help_panel="What the output holds",
+        ),
     ] = None,
     ignore_case: Annotated[
-        bool, typer.Option("--ignore-case", help="Find source terms in any case.")
+        bool,
+        typer.Option(
+            "--ignore-case",
+            help="Find source terms in any case.",
+            rich_help_panel="What the output holds",
+        ),
     ] = False,
     with_: options.WithOption = None,
     combine: options.CombineOption = "mean",

@@ -88,7 +88,7 @@ class SearchConfig:
         if "nbest" in known and "beam" not in known and not config.sample:
             config = replace(config, beam=max(config.beam, config.nbest))
         if "beam" in known and "nbest" not in known:
-            config = replace(config, nbest=min(config.beam, config.nbest))
+            config = replace(config, nbest=max(1, min(config.beam, config.nbest)))
         if problems := config.problems():
             raise RecipeError("the search settings must fit together", seen="; ".join(problems))
         return config
@@ -134,7 +134,7 @@ class SearchConfig:
             found.append(f"nbest must be at least 1, not {self.nbest}")
         elif self.sample and self.nbest > MAX_BEAM:
             found.append(f"nbest must be at most {MAX_BEAM:,}, not {self.nbest}")
-        elif not self.sample and self.nbest > self.beam:
+        elif not self.sample and self.nbest > self.beam >= 1:
             found.append(
                 f"nbest ({self.nbest}) cannot exceed beam ({self.beam}), which is all the search "
                 f"keeps; set beam to {self.nbest} or more"

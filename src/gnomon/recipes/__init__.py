@@ -14,7 +14,7 @@ from gnomon.recipes.curve import (
     read_curve,
     shipped_curve,
 )
-from gnomon.recipes.load import load_recipe, recipe_from_tree
+from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_text
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
 from gnomon.recipes.show import difference, flatten, json_schema, to_toml
@@ -36,6 +36,7 @@ __all__ = [
     "preset_text",
     "read_curve",
     "recipe_from_tree",
+    "recipe_text",
     "shipped_curve",
     "to_toml",
 ]

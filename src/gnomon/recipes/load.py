@@ -47,15 +47,15 @@ def load_recipe(
     Raises:
         RecipeError: naming every unknown key, wrong type and broken rule at once.
     """
-    path = Path(recipe)
-    if path.suffix == ".toml" or path.is_file():
-        text, folder = _read(path), path.resolve().parent
-    else:
-        text, folder = preset_text(str(recipe)), Path.cwd()
+    text, folder = recipe_text(recipe)
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # bad TOML; endless numbers; endless nesting
-        raise RecipeError("a recipe is valid TOML", seen=f"{recipe}: {error}") from None
+        raise RecipeError(
+            "a recipe is valid TOML",
+            seen=f"{recipe}: {error}",
+            mend="mend it there, or name a preset: `gnomon recipe list` shows them",
+        ) from None
     tree = migrate(tree)
     _resolve_paths(tree, folder)
     given = dict(changes or {}) | dict(_parse_override(override) for override in overrides)
@@ -63,6 +63,18 @@ def load_recipe(
         _put(tree, _NEW_NAMES.get(key, key), value)
     _resolve_paths(tree, Path.cwd())
     return recipe_from_tree(tree)
+
+
+def recipe_text(recipe: str | Path) -> tuple[str, Path]:
+    """The TOML of a preset or of a file, and the folder that its paths are relative to.
+
+    Raises:
+        RecipeError: there is no such preset, or no such file, or it cannot be read.
+    """
+    path = Path(recipe)
+    if path.suffix == ".toml" or path.is_file():
+        return _read(path), path.resolve().parent
+    return preset_text(str(recipe)), Path.cwd()
 
 
 def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
@@ -153,6 +165,14 @@ def _rename(tree: dict[str, Any], old: str, new: str) -> None:
 
 
 @cache
+def _every_key() -> tuple[str, ...]:
+    """The dotted keys of all tables."""
+    return tuple(
+        f"{path}.{item.name}" for path, table in tables(Recipe()) if path for item in fields(table)
+    )
+
+
+@cache
 def _adapter() -> TypeAdapter[Recipe]:
     return TypeAdapter(Recipe)
 
@@ -217,6 +237,8 @@ def _unknown_keys(tree: Mapping[str, Any], kind: Any, path: str = "") -> Iterato
         if key not in names:
             close = difflib.get_close_matches(key, names, n=1)
             table = f"[{path}]" if path else "the recipe"
+            if not close and not path:
+                close = [where for where in _every_key() if where.endswith(f".{key}")]
             mend = f"did you mean {close[0]}?" if close else f"keys here: {', '.join(names)}"
             yield f"{table} has no key {key!r}; mend: {mend}"
         elif is_dataclass(hints[key]) and isinstance(value, Mapping):

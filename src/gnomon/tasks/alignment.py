@@ -37,8 +37,8 @@ class Alignment:
         source, target: the units.
         weights: for each target unit the attention on each source unit, averaged over the unit's
             pieces.
-        elsewhere: for each target unit the attention on what is no source unit: the end of the
-            sentence and white space; with its weights it sums to 1.
+        elsewhere: for each target unit the attention on what is no source unit: tags, the end of
+            the sentence and white space; with its weights it sums to 1.
         reason: why there are no links although both sides hold text; None otherwise.
     """
 
@@ -60,6 +60,7 @@ def align_pairs(
     shift: bool = True,
     source_units: Unit = "words",
     target_units: Unit = "words",
+    tags: Sequence[tuple[str, ...]] = (),
     batch_tokens: int = 4096,
 ) -> list[Alignment]:
     """Align each pair; see `Translator.align`."""
@@ -71,7 +72,7 @@ def align_pairs(
         _Side(sources, translator.tokenizers.source, source_units),
         _Side(targets, translator.tokenizers.target, target_units),
     )
-    pairs = encoded_pairs(translator, sides[0].texts, sides[1].texts)
+    pairs = encoded_pairs(translator, sides[0].texts, sides[1].texts, tags)
     reach = translator.model.config.max_positions()
     lengths = [pair.length for pair in pairs]
     results = [
@@ -100,7 +101,8 @@ def align_pairs(
                 num_tokens = len(pairs[place].target) - 2  # without BOS and EOS
                 # Row t of the decoder reads token t, BOS being token 0, and predicts token t + 1.
                 rows = weights[int(shift) :][:num_tokens, : len(pairs[place].source)]
-                results[place] = _by_unit(rows, sides[0], sides[1], place)
+                num_tags = len(tags[place]) if tags else 0
+                results[place] = _by_unit(rows, sides[0], sides[1], place, num_tags)
     finally:
         model.train(was_training)
     return results
@@ -165,11 +167,13 @@ class _Side:
         return member.astype(np.float32)
 
 
-def _by_unit(rows: NDArray[np.float32], source: _Side, target: _Side, place: int) -> Alignment:
-    """From attention between pieces [T, S] (EOS the last column) to alignment of units."""
+def _by_unit(
+    rows: NDArray[np.float32], source: _Side, target: _Side, place: int, num_tags: int
+) -> Alignment:
+    """From attention between pieces [T, S] (tags first, EOS last) to alignment of units."""
     to_source, to_target = source.membership(place), target.membership(place)
     sizes = np.maximum(to_target.sum(0), 1)[:, None]
-    weights = to_target.T @ rows[:, :-1] @ to_source / sizes  # [target units, source units]
+    weights = to_target.T @ rows[:, num_tags:-1] @ to_source / sizes  # [target units, source units]
     elsewhere = (to_target.T @ rows.sum(1)) / sizes[:, 0] - weights.sum(1)
     # A unit without a piece (the tokenizer dropped its characters) has looked at nothing.
     links = [

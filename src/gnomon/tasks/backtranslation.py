@@ -39,6 +39,7 @@ class BacktranslationConfig:
 
     search: Mapping[str, Any] = field(default_factory=dict)  # fields of SearchConfig to change
     max_ratio: float = 3.0  # tokens of the longer side by those of the shorter
+    tags: tuple[str, ...] = ()  # in front of every line that the model translates
 
     def problems(self) -> list[str]:
         """Everything wrong with these values."""
@@ -181,7 +182,9 @@ def _pairs(
     # Lines that are not translated keep their place, so that samples depend on the line alone.
     texts = [line.text if line.valid else "" for line in chunk]
     first = chunk[0].number - 1
-    found = translator.translate(texts, batch_tokens=batch_tokens, first=first, **config.search)
+    found = translator.translate(
+        texts, tags=config.tags, batch_tokens=batch_tokens, first=first, **config.search
+    )
     lengths = [len(ids) + 1 for ids in translator.tokenizers.source.encode(texts)]
     for line, translation, length in zip(chunk, found, lengths, strict=True):
         reason = _fault(line, translation, length, config.max_ratio)

@@ -35,13 +35,21 @@ def tags_of_each(tags: Tags, num_texts: int) -> list[tuple[str, ...]]:
     return each
 
 
-def warn_of_unseen(every: Sequence[tuple[str, ...]], seen: Sequence[tuple[str, ...]]) -> None:
+def warn_of_unseen(
+    every: Sequence[tuple[str, ...]],
+    seen: Sequence[tuple[str, ...]],
+    known: Sequence[str],
+) -> None:
     """Warn of combinations that no training source had.
 
     A multilingual model that is not told the language translates into any of them.
+
+    Args:
+        known: every tag of the vocabulary; another one is an error when the text is encoded, of
+            which nobody needs to be warned.
     """
     for tags in dict.fromkeys(every):
-        if tags not in seen:
+        if tags not in seen and set(tags) <= set(known):
             known = "; ".join(" ".join(some) or "no tag" for some in seen)
             warnings.warn(
                 f"this model was not trained on sources with {' '.join(tags) or 'no tag'}, so its "

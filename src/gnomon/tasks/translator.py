@@ -146,8 +146,7 @@ class Translator:
         )
         if problems := wishes.problems(len(texts), config):
             raise RecipeError("what is asked for must fit together", seen="; ".join(problems))
-        every = tags_of_each(tags, len(texts))
-        warn_of_unseen(every, self.tag_sets)
+        every = self._tags_of_each(tags, len(texts))
         limit = self._longest_part(max(map(len, every), default=0))
         plan = Plan(texts, self.tokenizers.source, split, limit)
         # What a part is, in the whole input: the number of its text, and its own within it.
@@ -219,7 +218,8 @@ class Translator:
         Raises:
             DataError: not as many sources as targets, or an unknown tag.
         """
-        return score_pairs(self, sources, targets, batch_tokens, tags)
+        every = self._tags_of_each(tags, len(sources))
+        return score_pairs(self, sources, targets, batch_tokens, every)
 
     def align(
         self,
@@ -230,6 +230,7 @@ class Translator:
         shift: bool = True,
         source_units: Unit = "words",
         target_units: Unit = "words",
+        tags: Tags = (),
         batch_tokens: int = 4096,
     ) -> list[Alignment]:
         """Which source words each target word comes from, by cross-attention, one for one.
@@ -242,10 +243,11 @@ class Translator:
                 predicted.
             source_units, target_units: "words" (between white space) or "characters", for scripts
                 written without spaces.
+            tags: as for `translate`; attention on them counts as elsewhere.
             batch_tokens: padded tokens of both sides at once: memory and speed.
 
         Raises:
-            DataError: not as many sources as targets.
+            DataError: not as many sources as targets, or an unknown tag.
             ModelError: the decoder has no such layer.
         """
         return align_pairs(
@@ -256,8 +258,14 @@ class Translator:
             shift=shift,
             source_units=source_units,
             target_units=target_units,
+            tags=self._tags_of_each(tags, len(sources)),
             batch_tokens=batch_tokens,
         )
+
+    def _tags_of_each(self, tags: Tags, num_texts: int) -> list[tuple[str, ...]]:
+        every = tags_of_each(tags, num_texts)
+        warn_of_unseen(every, self.tag_sets, self.tokenizers.source.tags)
+        return every
 
     def search_config(self, changes: dict[str, Any]) -> SearchConfig:
         """The model's own search settings with these fields changed; None changes nothing.

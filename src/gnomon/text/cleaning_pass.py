@@ -31,7 +31,7 @@ from gnomon.text.lines import in_step
 FINDINGS = "omitted.tsv"
 _MANIFEST = "manifest.json"
 _VERDICTS = "verdicts"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _CHUNK_PAIRS = 8192
 _CHUNK_CHARACTERS = 1_000_000
 _BLOCK = 1 << 16  # verdicts read at a time
@@ -107,7 +107,7 @@ def judge(corpus: ParallelCorpus, config: CleaningConfig, folder: Path) -> Clean
             name: files.enter_context(KeyFile(scratch / name))
             for name in ("duplicate_pair", "duplicate_source", "duplicate_target")
         }
-        judging = _Judging(config, report, FindingsFile(text))
+        judging = _Judging(corpus, config, report, FindingsFile(text))
         chunks = in_chunks(corpus.pairs(), num_pairs=_CHUNK_PAIRS, num_characters=_CHUNK_CHARACTERS)
         for pairs in chunks:
             states = judging.states(pairs)
@@ -155,8 +155,13 @@ class _Judging:
     """Applies the filters chunk by chunk, and the search for repeats at the end."""
 
     def __init__(
-        self, config: CleaningConfig, report: CleaningReport, findings: FindingsFile
+        self,
+        corpus: ParallelCorpus,
+        config: CleaningConfig,
+        report: CleaningReport,
+        findings: FindingsFile,
     ) -> None:
+        self.corpus = corpus
         self.config = config
         self.report = report
         self.findings = findings
@@ -201,7 +206,7 @@ class _Judging:
                 for line, other in zip(
                     numbers[rows].tolist(), numbers[first].tolist(), strict=True
                 ):
-                    self._note(reason, action, line, f"as line {other}")
+                    self._note(reason, action, line, f"as line {self.corpus.spot(other)}")
                 if reason == "duplicate_pair":
                     states[rows] |= _REPEATED
                 if action == "drop":
@@ -213,7 +218,7 @@ class _Judging:
     def _note(
         self, reason: str, action: str, line: int, detail: str, *, again: bool = False
     ) -> None:
-        self.findings.add(line, reason, action, detail)
+        self.findings.add(self.corpus.spot(line), reason, action, detail)
         if not again:  # both sides show it: one pair
             self.report.add(reason, action, line, detail)
 

@@ -66,9 +66,9 @@ class FindingsFile:
         self._file = file
         self._write(COLUMNS)
 
-    def add(self, line: int, reason: str, action: str, detail: str) -> None:
-        """Write one row."""
-        self._write((str(line), reason, action, detail))
+    def add(self, spot: str, reason: str, action: str, detail: str) -> None:
+        """Write one row; for `spot` see `ParallelCorpus.spot`."""
+        self._write((spot, reason, action, detail))
 
     def _write(self, cells: Iterable[str]) -> None:
         # A detail may quote text; what would break the table is written as Python escapes it.

@@ -274,6 +274,13 @@ class ParallelCorpus:
         part = self.part_of(line)
         return f"{part.text.files[0]}, line {line - part.start}"
 
+    def spot(self, line: int) -> str:
+        """Return the number of a line in its file, "8", or "news:8" where there are several."""
+        part = self.part_of(line)
+        if len(self.parts) == 1:
+            return str(line - part.start)
+        return f"{part.text.config.name or part.text.files[0].name}:{line - part.start}"
+
     def places(self, lines: Iterable[int], total: int | None = None) -> str:
         """Return the places of some lines, "lines 3, 8 …", by source where there are several.
 

@@ -142,7 +142,8 @@ class PairFile:
                 raise DataError(
                     f"each {self._row} must hold the field {key}",
                     seen=f"{self.path}, {self._row} {number}: fields {_fields(row)}",
-                    mend="name the fields with data.source_field and data.target_field; "
+                    mend="name the fields (--source-field and --target-field, in a recipe "
+                    "data.source_field and data.target_field); "
                     "translation.en looks inside translation",
                 )
             value = value[part]
@@ -211,7 +212,8 @@ class PairFile:
                 raise DataError(
                     f"a Parquet file must hold the column {key}",
                     seen=f"{self.path}: columns {', '.join(schema.names)}",
-                    mend="name the columns with data.source_field and data.target_field",
+                    mend="name the columns: --source-field and --target-field, in a recipe "
+                    "data.source_field and data.target_field",
                 )
 
 

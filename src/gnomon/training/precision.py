@@ -99,7 +99,7 @@ def choose_device(name: str) -> torch.device:
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
         raise RecipeError(
-            'training.device "cuda" needs a GPU that torch can use',
+            'device "cuda" needs a GPU that torch can use',
             seen=f"torch {torch.__version__} sees none",
             mend='use "auto" or "cpu", or install a torch built for your GPU',
         )

@@ -30,20 +30,24 @@ class SanityCheck:
     evidence: str
 
 
-def check_sanity(task: Task[Any]) -> list[SanityCheck]:
-    """Run every check on a few examples of the first epoch, short and long ones together."""
+def check_sanity(task: Task[Any], *, untrained: bool = True) -> list[SanityCheck]:
+    """Run every check on a few examples of the first epoch, short and long ones together.
+
+    Args:
+        untrained: whether the weights are fresh; a trained model's loss is not that of guessing.
+    """
     model, was_training = task.model, task.model.training
     device = next(model.parameters()).device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         model.eval()
         try:
-            return list(_checks(task, device))
+            return list(_checks(task, device, untrained))
         finally:
             model.zero_grad(set_to_none=True)
             model.train(was_training)
 
 
-def _checks(task: Task[Any], device: torch.device) -> Iterator[SanityCheck]:
+def _checks(task: Task[Any], device: torch.device, untrained: bool) -> Iterator[SanityCheck]:
     # Batches hold examples of like length; a few from each of several, so that there is padding.
     spec = [example for batch in task.epoch(0)[:_NUM_BATCHES] for example in batch[:2]]
     batch = task.collate(spec).to(device)
@@ -55,7 +59,10 @@ def _checks(task: Task[Any], device: torch.device) -> Iterator[SanityCheck]:
         yield _no_look_ahead(task, batch, inputs, keep, logits)
         alone = task.collate(spec[:1]).to(device)
         yield _padding_is_inert(task, alone, int(keep[0].sum()), logits)
-    yield from _loss_and_gradients(task, batch, target, logits.size(-1))
+    loss, gradients = _loss_and_gradients(task, batch, target, logits.size(-1))
+    if untrained:
+        yield loss
+    yield gradients
 
 
 def _ids_fit(target: Tensor, logits: Tensor) -> SanityCheck:
@@ -95,11 +102,11 @@ def _padding_is_inert(task: Task[Any], alone: Any, num_tokens: int, logits: Tens
 
 def _loss_and_gradients(
     task: Task[Any], batch: Any, target: Tensor, vocab_size: int
-) -> Iterator[SanityCheck]:
+) -> tuple[SanityCheck, SanityCheck]:
     objective = Objective(ObjectiveConfig(label_smoothing=0.0), pad_id=task.pad_id)
     sums = objective(target, lambda inputs, keep: task.predict(batch, inputs, keep))
     loss, expected = float(sums.nll) / sums.num_tokens, math.log(vocab_size)
-    yield SanityCheck(
+    guessing = SanityCheck(
         "the untrained loss is that of guessing",
         abs(loss - expected) < 0.15 * expected,
         f"{loss:.2f} nats a token, ln V = {expected:.2f}",
@@ -107,7 +114,7 @@ def _loss_and_gradients(
     sums.loss.backward()  # type: ignore[no-untyped-call]
     gradients = {name: p.grad for name, p in task.model.named_parameters() if p.requires_grad}
     dead = [name for name, gradient in gradients.items() if not _is_finite(gradient)]
-    yield SanityCheck(
+    return guessing, SanityCheck(
         "every parameter gets a finite gradient",
         not dead,
         f"{len(gradients)} parameters" if not dead else f"not so: {', '.join(dead[:3])}",
