@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import gnomon
 
+from command_line import run_command as gnomon
 from digits import TrainedRun
 
 

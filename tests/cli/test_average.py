@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_cli import gnomon
 
+from command_line import run_command as gnomon
 from digits import write_digits
 from gnomon import api
 from gnomon.errors import GnomonError, ModelError, RunError

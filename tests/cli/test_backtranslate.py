@@ -5,8 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from test_cli import gnomon
-
+from command_line import run_command as gnomon
 from digits import TrainedRun
 
 

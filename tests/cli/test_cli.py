@@ -12,14 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from command_line import run_command as gnomon
 from digits import TrainedRun, write_digits
-
-
-def gnomon(
-    *arguments: str | Path, cwd: Path, text: bytes = b""
-) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "gnomon", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, input=text, capture_output=True, check=False)
 
 
 def test_help_names_the_verbs_and_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
 """One model for two directions, told apart by tags, through the command line."""
 
 import json
-import subprocess
-import sys
 import warnings
 
 import pytest
 
+from command_line import run_command
 from gnomon.tasks.tags import TagWarning
 
 RECIPE = """
@@ -45,12 +44,7 @@ tags = ["<same>"]
 
 
 def gnomon(*arguments, cwd, text=None):
-    done = subprocess.run(
-        [sys.executable, "-m", "gnomon", *map(str, arguments)],
-        cwd=cwd,
-        input=text,
-        capture_output=True,
-    )
+    done = run_command(*arguments, cwd=cwd, text=text or b"")
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

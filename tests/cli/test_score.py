@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from test_cli import gnomon
 
+from command_line import run_command as gnomon
 from digits import TrainedRun
 
 
@@ -49,7 +49,7 @@ def test_mistakes(trained_run: TrainedRun, pairs: Path) -> None:
     for arguments, expected in (
         ((), "no file"),
         (("--src", "src.txt"), "source and reference"),
-        (("--src", "src.txt", "--ref", "ref.txt", "--data", "both.tsv"), "TSV"),
+        (("--src", "src.txt", "--ref", "ref.txt", "--data", "both.tsv"), "one file of pairs"),
         (("--src", "src.txt", "--ref", "both.tsvx"), "both.tsv"),
         (("--src", "src.txt", "--tgt", "both.tsvx"), "both.tsv"),
     ):

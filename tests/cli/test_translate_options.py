@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from command_line import run_command
 from digits import TrainedRun
 
 
 def translate(*arguments: str | Path, text: str = "12345\n678\n") -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "gnomon", "translate", *map(str, arguments)]
-    return subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+    return run_command("translate", *arguments, text=text.encode())
 
 
 @pytest.mark.parametrize(

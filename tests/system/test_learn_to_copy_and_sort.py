@@ -5,11 +5,11 @@ The habit is Sockeye's: a toolkit whose shift, masks, loss, search or resume is 
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from command_line import run_command
 
 RECIPE = """
 name = "digits"
@@ -41,11 +41,10 @@ beam = 4
 """
 
 
-def gnomon(*arguments: str, cwd: Path, text: str | None = None) -> str:
-    command = [sys.executable, "-m", "gnomon", *arguments]
-    done = subprocess.run(command, cwd=cwd, input=text, capture_output=True, text=True, check=False)
+def gnomon(*arguments: str, cwd: Path, text: str = "") -> str:
+    done = run_command(*arguments, cwd=cwd, text=text.encode())
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.decode()
 
 
 def write_pairs(path: Path, rows: list[str], transform: str) -> None:
