@@ -4,17 +4,21 @@
 
 Padding is counted over source and target as they stand in the tensors, begin and end of sentence
 included, and compared with two plans in the same run: examples batched as they come, and sorted
-by their total length.
+by their total length. The last line deals the examples into four parts and plans each by itself, as
+gnomon does with corpora that are large.
 """
 
 import argparse
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from gnomon.text import BatchPlan, ParallelCorpus, TokenizerConfig, TokenizerPair, TokenStore
+from gnomon.text.epochs import Epochs
+from gnomon.text.weights import Weights
 
 
 class AsTheyCome(BatchPlan):
@@ -28,7 +32,21 @@ class ByTotalLength(BatchPlan):
         return np.argsort(totals + random.random(len(totals)), kind="stable")
 
 
-PLANS = {"as they come": AsTheyCome, "by total length": ByTotalLength, "gnomon": BatchPlan}
+class InParts(BatchPlan):
+    def epoch(self, number, part=0):
+        weights = Weights([1.0], [len(self.source_lengths)], self.seed)
+        size = -(-len(self.source_lengths) // 4)
+        epochs = Epochs(weights, self.tokens_per_batch, self.seed, size)
+        sides = self.source_lengths, self.target_lengths
+        return list(chain.from_iterable(epochs.epoch(number, *sides)))
+
+
+PLANS = {
+    "as they come": AsTheyCome,
+    "by total length": ByTotalLength,
+    "gnomon": BatchPlan,
+    "gnomon, 4 parts": InParts,
+}
 
 
 def main() -> None:

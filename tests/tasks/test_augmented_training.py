@@ -74,7 +74,7 @@ def test_words_alone_and_terms_are_seen_more_often(
     store, (own, terms) = task.store, task.preparation.corpora.train.parts
     assert terms.stop - terms.start == 2
     for epoch in (0, 1):
-        seen = Counter(int(pair) for batch in task.epoch(epoch) for pair in batch)
+        seen = Counter(int(pair) for part in task.epoch(epoch) for batch in part for pair in batch)
         assert sorted(seen) == list(range(len(store)))
         for pair in range(len(store)):
             text = task.preparation.tokenizers.source.decode([store.source(pair).tolist()])[0]
@@ -98,7 +98,7 @@ def test_a_continued_training_is_the_uninterrupted_one(
     inputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     recipe, data = inputs
-    batches = len(opened(recipe, data, tmp_path / "run").epoch(0))
+    batches = len(opened(recipe, data, tmp_path / "run").epoch(0)[0])
     assert 3 < batches < 15, "there must be epoch borders within the training"
     torch.set_num_threads(1)
     whole = api.train(recipe, data=data, run=tmp_path / "whole")

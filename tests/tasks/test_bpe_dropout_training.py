@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_epochs_take_the_variants_in_turn(inputs: tuple[Path, Path], tmp_path: P
     for epoch in range(4):
         variant = store.variant(epoch % 3)
         pairs: list[int] = []
-        for spec in task.epoch(epoch):
+        for spec in chain.from_iterable(task.epoch(epoch)):
             batch = task.collate(spec)
             assert batch.source.numel() + batch.target.numel() <= budget
             for pair, source in zip(batch.indices, batch.source, strict=True):
@@ -49,7 +50,7 @@ def test_epochs_take_the_variants_in_turn(inputs: tuple[Path, Path], tmp_path: P
                 assert task.collate(last[0]).source.shape[0] == len(last[0])
         assert sorted(pairs) == list(range(len(store)))
         tokens.add(int(variant.source_lengths.sum()))
-        last = list(task.epoch(epoch))
+        last = list(task.epoch(epoch)[0])
     assert len(tokens) == 3
 
 
@@ -74,7 +75,7 @@ def test_a_continued_training_is_the_uninterrupted_one(
     inputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     recipe, data = inputs
-    batches = len(opened(recipe, data, tmp_path / "run").epoch(0))
+    batches = len(opened(recipe, data, tmp_path / "run").epoch(0)[0])
     assert 3 < batches < 15, "there must be epoch borders within the training"
     torch.set_num_threads(1)
     whole = api.train(recipe, data=data, run=tmp_path / "whole")

@@ -207,7 +207,7 @@ def test_store_holds_the_variants(tmp_path, corpus, tokenizers, store):
         assert tokenizers.target.decode(map(variant.target, rows)) == tokenizers.target.decode(
             map(store.target, rows)
         )
-        assert [len(variant.source(row)) + 1 for row in rows] == variant.source_lengths.tolist()
+        assert [len(variant.source(row)) + 1 for row in rows] == variant.source_lengths[:].tolist()
         seen.append([variant.source(row).tolist() for row in rows])
     assert seen[0] != seen[1] != seen[2]
     assert split.report.num_source_tokens == split.source_lengths.sum() - len(store)
@@ -243,8 +243,8 @@ def test_a_pair_is_kept_if_it_fits_in_every_variant(tmp_path, corpus, tokenizers
     every = TokenStore.build(tmp_path, corpus, tokenizers, variants=SPLIT)
     longest = np.zeros(len(every), np.int64)
     for variant in map(every.variant, range(3)):
-        longest = np.maximum(longest, variant.source_lengths)
-        longest = np.maximum(longest, variant.target_lengths - 1)
+        longest = np.maximum(longest, variant.source_lengths[:])
+        longest = np.maximum(longest, variant.target_lengths[:] - 1)
     limit = int(np.median(longest))
     short = TokenStore.build(tmp_path, corpus, tokenizers, variants=SPLIT, max_length=limit)
     assert short.line_numbers.tolist() == every.line_numbers[longest <= limit].tolist()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ModelError
-from gnomon.text import Familiarity
+from gnomon.text import Familiarity, familiarity
 
 MONTHS = "January February March April May June July August September October November December"
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
@@ -134,3 +134,31 @@ def test_any_text_has_a_score(profile, texts):
     assert all(0 <= score <= 1 for score in scores)
     alone = [profile.score([text])[0] for text in texts]
     assert scores == alone
+
+
+def test_a_folded_filter_is_the_one_of_that_size():
+    units = np.random.default_rng(0).integers(1, 2**63, 3000).astype(np.uint64)
+    growing = familiarity._Growing()
+    for some in np.split(np.concatenate([units, units[:600]]), 6):
+        growing.add(some)
+    bits = np.zeros(1 << 16, np.uint8)  # the power of two from 12 bits a unit on
+    for probe in familiarity._probes(units, len(bits)):
+        bits[probe] = 1
+    assert np.array_equal(growing.bitmap(), np.packbits(bits, bitorder="little"))
+
+
+def test_lines_kept_back_are_few_from_all_of_a_long_text(phrases, monkeypatch):
+    monkeypatch.setattr(familiarity, "_CHUNK", 200)
+    looked_at = []
+    score = Familiarity.score
+    monkeypatch.setattr(
+        Familiarity, "score", lambda self, texts: looked_at.extend(texts) or score(self, texts)
+    )
+    many = Familiarity.learn(phrases)
+    assert 100 <= len(looked_at) <= 200
+    places = [phrases.index(line) for line in looked_at]
+    assert max(places) > 0.9 * len(phrases)
+    assert min(places) < 0.1 * len(phrases)
+    monkeypatch.undo()
+    assert many.score(phrases) == [1.0] * len(phrases)
+    assert abs(many.threshold - Familiarity.learn(phrases).threshold) < 0.1

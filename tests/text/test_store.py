@@ -77,7 +77,7 @@ def test_chunks_do_not_show(tmp_path, corpus, tokenizers, store, monkeypatch):
 
 
 def test_too_long_pairs_are_counted_or_refused(tmp_path, corpus, tokenizers, store):
-    longest = np.maximum(store.source_lengths, store.target_lengths - 1)
+    longest = np.maximum(store.source_lengths[:], store.target_lengths[:] - 1)
     limit = int(np.median(longest))
     short = TokenStore.build(tmp_path, corpus, tokenizers, max_length=limit)
     assert len(short) == (longest <= limit).sum()

@@ -52,7 +52,7 @@ class Unshuffled(TinyTask):
 
     def epoch(self, number):
         order = range(len(self.examples))
-        return [list(order[i : i + self.batch_size]) for i in range(0, 48, self.batch_size)]
+        return [[list(order[i : i + self.batch_size]) for i in range(0, 48, self.batch_size)]]
 
 
 class TwoOpinions(Unshuffled):
@@ -95,7 +95,7 @@ def test_accumulated_gradient_is_the_big_batch_gradient_to_1e_6(tmp_path):
     def gradient(batch_size, accumulate):
         task = Unshuffled(batch_size=batch_size, dropout=0.0)
         training = trainer(tmp_path / str(accumulate), task, accumulate=accumulate)
-        batches = [task.collate(spec) for spec in task.epoch(0)[:accumulate]]
+        batches = [task.collate(spec) for spec in task.epoch(0)[0][:accumulate]]
         total = sum(training.objective.num_tokens(task.target(b)) for b in batches)
         for batch in batches:
             training._forward_backward(batch, total, count_correct=False)
@@ -173,13 +173,13 @@ def test_the_learning_rate_is_the_schedule_of_the_step_counted_from_one(tmp_path
 
 def test_epochs_end_training_with_their_last_batches(tmp_path):
     recorder = Recorder()
-    outcome = trainer(  # 15 batches an epoch, 30 in two: 8 steps of 4, the last of 2
-        tmp_path, max_epochs=2, accumulate=4, listeners=[recorder]
+    task = TinyTask(num_examples=56)  # two parts of 7 batches an epoch
+    outcome = trainer(  # 42 batches in three epochs: 11 steps of 4, the last of 2
+        tmp_path, task, max_epochs=3, accumulate=4, listeners=[recorder]
     ).fit()
     assert outcome.reason == "max_epochs"
-    assert outcome.step == recorder.starts[0].total_steps == 8
-    whole = TinyTask()
-    assert sum(s.num_tokens for s in recorder.steps) == 2 * sum(len(e) - 1 for e in whole.examples)
+    assert outcome.step == recorder.starts[0].total_steps == 11
+    assert sum(s.num_tokens for s in recorder.steps) == 3 * sum(len(e) - 1 for e in task.examples)
 
 
 def test_a_time_budget_ends_training_cleanly(tmp_path):

@@ -73,11 +73,14 @@ class TinyTask:
             self.examples.append(torch.tensor([BOS, *tokens, EOS]))
         self.batch_size = batch_size
 
-    def epoch(self, number: int) -> Sequence[Any]:
+    def epoch(self, number: int) -> Sequence[Sequence[Any]]:
         order = torch.randperm(
             len(self.examples), generator=torch.Generator().manual_seed(number)
         ).tolist()
-        return [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
+        size = self.batch_size
+        middle = len(order) // 2 // size * size
+        parts = (order[:middle], order[middle:])
+        return [[part[i : i + size] for i in range(0, len(part), size)] for part in parts if part]
 
     def collate(self, spec: list[int]) -> TinyBatch:
         rows = [self.examples[i] for i in spec]

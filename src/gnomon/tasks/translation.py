@@ -16,8 +16,9 @@ from gnomon.tasks.folder import load_weights, save_translator
 from gnomon.tasks.likelihood import predict, summed_nll
 from gnomon.tasks.preparation import Preparation
 from gnomon.tasks.translator import Translator
-from gnomon.text import Batch, BatchPlan, Tokenizer, TokenStore, collate
-from gnomon.text.weights import Weights
+from gnomon.text import Batch, Tokenizer, TokenStore, collate
+from gnomon.text.epochs import Epochs, LazySequence
+from gnomon.text.weights import Group, Weights
 
 
 class TranslationTask:
@@ -51,33 +52,35 @@ class TranslationTask:
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
         self._opened = (0, self.store)  # number and view of the variant used last
-        self._weights = Weights.of(list(self._groups()), seed)
+        weights = Weights.of(list(self._groups()), seed)
+        self._epochs = Epochs(weights, tokens_per_batch, seed)
         self.translator = Translator(
             model,
             preparation.tokenizers,
             search,
             familiarity=preparation.familiarity,
-            longest_source=int(self.store.source_lengths.max()),
+            longest_source=self.store.source_lengths.max(),
             tag_sets=preparation.corpora.train.tag_sets,
         )
 
-    def _groups(self) -> Iterator[tuple[Sequence[float], NDArray[np.int64]]]:
+    def _groups(self) -> Iterator[Group]:
         """Examples that are seen equally often, each group with its weights."""
         corpora = self.preparation.corpora
         stops = [part.stop for part in corpora.train.parts]
         bounds = np.searchsorted(self.store.line_numbers, stops, side="right").tolist()
         for part, start, stop in zip(corpora.train.parts, [0, *bounds], bounds, strict=False):
-            examples, weight = np.arange(start, stop), part.text.config.weight
+            weight = part.text.config.weight
             singles = self.store.single_words
             if singles is None or part.text is corpora.terms:
-                yield (weight,), examples
+                yield (weight,), range(start, stop)
             else:
                 here = singles[start:stop]
-                yield (weight,), examples[~here]
-                yield (weight, self.preparation.augmentation.single_words), examples[here]
+                factor = self.preparation.augmentation.single_words
+                yield (weight,), np.flatnonzero(~here) + start
+                yield (weight, factor), np.flatnonzero(here) + start
 
-    def epoch(self, number: int) -> Sequence[NDArray[np.int64]]:
-        """The epoch's batches, as numbers of examples: `variant · num_pairs + pair`.
+    def epoch(self, number: int) -> Sequence[list[NDArray[np.int64]]]:
+        """The epoch's batches, part by part: numbers of examples, `variant · num_pairs + pair`.
 
         Epoch e sees every pair in variant e mod `num_variants`. Variants of a pair are drawn
         independently, so to choose one for each pair would mix no better; and an epoch that stays
@@ -86,15 +89,9 @@ class TranslationTask:
         """
         variant = number % self.store.num_variants
         store = self._variant(variant)
-        sources, targets = store.source_lengths, store.target_lengths
-        if self._weights.even:
-            plan = BatchPlan(sources, targets, self.tokens_per_batch, self.seed)
-            return [pairs + variant * len(store) for pairs in plan.epoch(number)]
-        chosen = self._weights.epoch(number)
-        if len(chosen) == 0:
-            return []
-        plan = BatchPlan(sources[chosen], targets[chosen], self.tokens_per_batch, self.seed)
-        return [chosen[places] + variant * len(store) for places in plan.epoch(number)]
+        parts = self._epochs.epoch(number, store.source_lengths, store.target_lengths)
+        first = variant * len(store)
+        return LazySequence(len(parts), lambda part: [pairs + first for pairs in parts[part]])
 
     def collate(self, spec: NDArray[np.int64]) -> Batch:
         """The examples of one batch as padded tensors."""

@@ -52,16 +52,20 @@ class BatchPlan:
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
 
-    def epoch(self, number: int) -> list[NDArray[np.int64]]:
+    def epoch(self, number: int, part: int = 0) -> list[NDArray[np.int64]]:
         """Return the epoch's batches of example indices; each example is in exactly one.
 
         The first epoch begins with its largest batch, so that too little memory shows at once.
+
+        Args:
+            number: the epoch, from 0.
+            part: which part of the epoch these examples are, from 0 (see `Epochs`).
         """
-        random = np.random.default_rng([self.seed, number])
+        random = np.random.default_rng([self.seed, number, part] if part else [self.seed, number])
         order = self._by_length(random)
         batches = np.split(order, self._cuts(order, random))
         batches = [batches[index] for index in random.permutation(len(batches))]
-        if number == 0:
+        if number == part == 0:
             largest = max(range(len(batches)), key=lambda index: self._size(batches[index]))
             batches[0], batches[largest] = batches[largest], batches[0]
         return batches

@@ -39,7 +39,8 @@ _NUM_PROBES = 4
 _MAX_BITS = 1 << 26  # 8 MB
 _QUANTILE = 0.01  # share of the held-out lines that the threshold calls far
 _HIGHEST_THRESHOLD = 0.9  # or one new word in a long line would do, where the corpus is narrow
-_CHUNK = 10_000  # texts scored at a time
+_CHUNK = 10_000  # texts looked at together
+_KEPT_BACK = 20  # every so many lines one is, where none are held out
 
 
 class Familiarity:
@@ -61,25 +62,29 @@ class Familiarity:
         Args:
             lines: the source side of the training text.
             held_out: lines of the same kind that were not trained on; without them, every
-                twentieth training line is kept out while the threshold is found.
+                twentieth training line is kept out while the threshold is found, or up to 10,000
+                from all of a long text.
         """
-        units: list[NDArray[np.uint64]] = []
-        calibration: list[str] = [] if held_out is None else list(held_out)
+        seen = _Growing()
         kept_back: list[str] = []
+        stride = _KEPT_BACK
         lines = iter(lines)
         while chunk := list(islice(lines, _CHUNK)):
             if held_out is None:
-                kept_back += chunk[::20]
-                del chunk[::20]
-            units.append(np.unique(_units(chunk)[0]))
-        seen = np.unique(np.concatenate(units)) if units else np.zeros(0, np.uint64)
-        calibration += kept_back
-        profile = cls(_filter_of(seen), 0.0)
+                kept_back += chunk[::stride]
+                del chunk[::stride]
+            seen.add(_units(chunk)[0])
+            if len(kept_back) > _CHUNK:  # enough, and to stay so from all of the corpus
+                seen.add(_units(kept_back[1::2])[0])
+                del kept_back[1::2]
+                stride *= 2
+        profile = cls(seen.bitmap(), 0.0)
+        calibration = kept_back if held_out is None else list(held_out)
         scores = [score for score in profile.score(calibration) if score is not None]
         threshold = min(float(np.quantile(scores, _QUANTILE)), _HIGHEST_THRESHOLD) if scores else 0
         if kept_back:
-            seen = np.unique(np.concatenate([seen, _units(kept_back)[0]]))
-        return cls(_filter_of(seen), threshold)
+            seen.add(_units(kept_back)[0])
+        return cls(seen.bitmap(), threshold)
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """Return for each text the share of its words and word pairs seen in training, 0..1.
@@ -133,10 +138,7 @@ class Familiarity:
             ) from error
 
     def _contains(self, units: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        found = np.ones(len(units), np.bool_)
-        for bits in _probes(units, 8 * len(self._bitmap)):
-            found &= (self._bitmap[bits >> 3] >> (bits & 7).astype(np.uint8)) & 1 == 1
-        return found
+        return _contains(self._bitmap, units)
 
 
 def _words(text: str) -> list[str]:
@@ -177,10 +179,36 @@ def _probes(units: NDArray[np.uint64], num_bits: int) -> list[NDArray[np.int64]]
     ]
 
 
-def _filter_of(units: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    needed = max(64, len(units) * _BITS_PER_UNIT)
-    num_bits = min(_MAX_BITS, 1 << (needed - 1).bit_length())
-    bits = np.zeros(num_bits, np.uint8)
-    for probe in _probes(units, num_bits):
-        bits[probe] = 1
-    return np.packbits(bits, bitorder="little")
+def _contains(bitmap: NDArray[np.uint8], units: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    found = np.ones(len(units), np.bool_)
+    for bits in _probes(units, 8 * len(bitmap)):
+        found &= (bitmap[bits >> 3] >> (bits & 7).astype(np.uint8)) & 1 == 1
+    return found
+
+
+class _Growing:
+    """A filter of the greatest size, to which units are added; folded to what they need."""
+
+    def __init__(self) -> None:
+        self._bitmap = np.zeros(_MAX_BITS // 8, np.uint8)
+        self._num_units = 0
+
+    def add(self, units: NDArray[np.uint64]) -> None:
+        """Add units; those that are there already do not count."""
+        units = np.unique(units)
+        units = units[~_contains(self._bitmap, units)]
+        self._num_units += len(units)
+        for bits in _probes(units, _MAX_BITS):
+            for bit in range(8):  # one mask at a time: places may repeat, they are set alike
+                self._bitmap[bits[bits & 7 == bit] >> 3] |= 1 << bit
+
+    def bitmap(self) -> NDArray[np.uint8]:
+        """The filter of the size that the number of units asks for.
+
+        A probe is the low bits of a hash, so a smaller filter is the larger one with its parts laid
+        over one another.
+        """
+        needed = max(64, self._num_units * _BITS_PER_UNIT)
+        num_bits = min(_MAX_BITS, 1 << (needed - 1).bit_length())
+        folded: NDArray[np.uint8] = np.bitwise_or.reduce(self._bitmap.reshape(-1, num_bits // 8))
+        return folded

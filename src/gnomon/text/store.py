@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gnomon.errors import DataError
 from gnomon.files import atomic_folder, lock_beside, sha256_of
 from gnomon.text.corpus import ParallelCorpus
+from gnomon.text.lengths import Lengths
 from gnomon.text.ragged import gather
 from gnomon.text.store_writer import (
     FORMAT_VERSION,
@@ -42,8 +43,9 @@ class TokenStore:
     """Encoded pairs of a corpus; lengths count the special symbols the batch will add.
 
     Attributes:
-        source_lengths: tokens of each source with its end of sentence, int64 [num_pairs].
-        target_lengths: tokens of each target with begin and end of sentence, int64 [num_pairs].
+        source_lengths: tokens of each source with its end of sentence, int64 [num_pairs]; read
+            from the disk for the rows asked for, as all else.
+        target_lengths: tokens of each target with begin and end of sentence, likewise.
         num_variants: variants of each pair; ids and lengths are those of number 0, see
             `variant` for the others.
         line_numbers: each pair's line in the raw files, from 1, int64 [num_pairs].
@@ -97,8 +99,8 @@ class TokenStore:
             self._target_ids,
             self._target_offsets,
         ) = self._variants[number]
-        self.source_lengths = np.diff(self._source_offsets) + 1
-        self.target_lengths = np.diff(self._target_offsets) + 2
+        self.source_lengths = Lengths(self._source_offsets, extra=1)
+        self.target_lengths = Lengths(self._target_offsets, extra=2)
 
     def __len__(self) -> int:
         return len(self.line_numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from math import floor, prod
 
@@ -10,6 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import DataError
+from gnomon.text.permutation import KeyedPermutation
+
+# Examples that are seen equally often, and the factors of their weight.
+Group = tuple[Sequence[float], range | NDArray[np.int64]]
 
 
 class Weights:
@@ -39,12 +43,14 @@ class Weights:
     ) -> None:
         assert len(weights) == len(bounds), "one weight a source"
         self._weights = [_exact(weight) for weight in weights]
-        self._bounds = list(bounds)
+        self._starts = [0, *bounds[:-1]]
+        self._counts: list[int] = np.diff([0, *bounds]).tolist()
         self._seed = seed
         self._examples = examples
-        sizes = np.diff([0, *self._bounds]).tolist()
-        if all(weight * size < 1 for weight, size in zip(self._weights, sizes, strict=True)):
-            seen = (f"{float(w):g} x {n:,} pairs" for w, n in zip(weights, sizes, strict=True))
+        if all(weight * size < 1 for weight, size in zip(self._weights, self._counts, strict=True)):
+            seen = (
+                f"{float(w):g} x {n:,} pairs" for w, n in zip(weights, self._counts, strict=True)
+            )
             raise DataError(
                 "every epoch must show at least one pair of some source",
                 seen=", ".join(seen),
@@ -52,46 +58,53 @@ class Weights:
             )
 
     @classmethod
-    def of(cls, groups: Sequence[tuple[Sequence[float], NDArray[np.int64]]], seed: int) -> Weights:
+    def of(cls, groups: Sequence[Group], seed: int) -> Weights:
         """Weigh groups of examples, each by the product of some factors."""
         weights = [prod(map(_exact, factors)) for factors, _ in groups]
-        bounds = np.cumsum([len(examples) for _, examples in groups]).tolist()
-        examples = np.concatenate([examples for _, examples in groups])
-        in_order = bool((examples == np.arange(len(examples))).all())
-        return cls(weights, bounds, seed, None if in_order else examples)
+        stretches = [examples for _, examples in groups]
+        bounds = np.cumsum([len(examples) for examples in stretches]).tolist()
+        # Examples that stand in order need not be listed, which would take 8 bytes each.
+        starts = [0, *bounds[:-1]]
+        in_order = all(
+            isinstance(examples, range) and examples == range(start, start + len(examples))
+            for examples, start in zip(stretches, starts, strict=True)
+        )
+        listed = None if in_order else np.concatenate([np.asarray(some) for some in stretches])
+        return cls(weights, bounds, seed, listed)
 
-    @property
-    def even(self) -> bool:
-        """Whether every epoch shows every example once."""
-        return all(weight == 1 for weight in self._weights)
+    def size(self, number: int) -> int:
+        """How many examples epoch `number` (from 0) holds, repeats counted."""
+        return sum(end - first for first, end in self._shares(number))
 
-    def epoch(self, number: int) -> NDArray[np.int64]:
-        """Return the examples of epoch `number` (from 0), with repeats."""
-        starts = [0, *self._bounds[:-1]]
-        parts = [
-            start + self._of_source(source, stop - start, number)
-            for source, (start, stop) in enumerate(zip(starts, self._bounds, strict=True))
-        ]
-        places = np.concatenate(parts)
-        return places if self._examples is None else self._examples[places]
+    def examples(self, number: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What epoch `number` shows at some of its places, each from 0 to its size less 1.
 
-    def _of_source(self, source: int, count: int, number: int) -> NDArray[np.int64]:
-        share = self._weights[source] * count
-        first, end = floor(number * share), floor((number + 1) * share)
-        pieces = list(self._passes(source, count, first, end))
-        return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+        The places of one source stand together; whoever wants them mixed asks for mixed places.
+        """
+        found = np.empty(len(places), np.int64)
+        start = 0
+        for source, (first, end) in enumerate(self._shares(number)):
+            here = np.flatnonzero((places >= start) & (places < start + end - first))
+            if len(here):
+                found[here] = self._in_series(source, places[here] + (first - start))
+            start += end - first
+        return found if self._examples is None else self._examples[found]
 
-    def _passes(self, source: int, count: int, first: int, end: int) -> Iterator[NDArray[np.int64]]:
-        """Give places `first` to `end` of the endless series, pass by pass."""
-        while first < end:
-            number, skip = divmod(first, count)
-            take = min(end - first, count - skip)
-            if take == count:  # the whole of it, whatever its order
-                yield np.arange(count)
-            else:
-                random = np.random.default_rng([self._seed, source, number])
-                yield random.permutation(count)[skip : skip + take]
-            first += take
+    def _shares(self, number: int) -> list[tuple[int, int]]:
+        """The stretch of each source's endless series that an epoch takes."""
+        shares = [weight * count for weight, count in zip(self._weights, self._counts, strict=True)]
+        return [(floor(number * share), floor((number + 1) * share)) for share in shares]
+
+    def _in_series(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The examples at some places of a source's endless series."""
+        if self._weights[source] == 1:  # whole passes, whatever their order
+            return places % self._counts[source] + self._starts[source]
+        passes, within = np.divmod(places, self._counts[source])
+        for number in np.unique(passes).tolist():
+            mine = passes == number
+            order = KeyedPermutation(self._counts[source], [self._seed, source, number])
+            within[mine] = order(within[mine])
+        return within + self._starts[source]
 
 
 def _exact(weight: float | Fraction) -> Fraction:

@@ -9,27 +9,34 @@ from gnomon.errors import DataError
 
 
 class DataCursor:
-    """The position in an endless series of epochs; `epoch` and `batch` are all its state.
+    """The position in an endless series of epochs; `epoch`, `part` and `batch` are all its state.
+
+    Only the part it stands in is made, so to begin anywhere costs no more than at the beginning.
 
     Args:
-        epochs: gives the specifications of an epoch, a pure function of its number.
+        epochs: gives the parts of an epoch, a pure function of its number; each part holds some
+            specifications.
         epoch: epoch to start in, from 0.
-        batch: how many of its specifications are already used.
+        part: part of the epoch to start in, from 0.
+        batch: how many of the part's specifications are already used.
         max_epochs: epochs after which there are no more; None for no end.
     """
 
     def __init__(
         self,
-        epochs: Callable[[int], Sequence[Any]],
+        epochs: Callable[[int], Sequence[Sequence[Any]]],
         *,
         epoch: int = 0,
+        part: int = 0,
         batch: int = 0,
         max_epochs: int | None = None,
     ) -> None:
         self._epochs = epochs
         self._max_epochs = max_epochs
         self.epoch = epoch
+        self.part = part
         self.batch = batch
+        self._parts: Sequence[Sequence[Any]] = []
         self._specs: Sequence[Any] = []
         if not self.exhausted:
             self._open_epoch()
@@ -40,9 +47,9 @@ class DataCursor:
         return self._max_epochs is not None and self.epoch >= self._max_epochs
 
     @property
-    def num_batches(self) -> int:
-        """Micro-batches in the current epoch."""
-        return len(self._specs)
+    def approximate_batches(self) -> int:
+        """Micro-batches in the current epoch, were all its parts like the current one."""
+        return len(self._parts) * len(self._specs)
 
     def take(self, count: int) -> list[Any]:
         """The next `count` specifications, across epoch ends; fewer only where data ends."""
@@ -51,17 +58,26 @@ class DataCursor:
             taken.append(self._specs[self.batch])
             self.batch += 1
             if self.batch == len(self._specs):
-                self.epoch, self.batch = self.epoch + 1, 0
-                if not self.exhausted:
-                    self._open_epoch()
+                self._go_on()
         return taken
 
+    def _go_on(self) -> None:
+        self.part, self.batch = self.part + 1, 0
+        if self.part < len(self._parts):
+            self._specs = self._parts[self.part]
+            return
+        self.epoch, self.part = self.epoch + 1, 0
+        if not self.exhausted:
+            self._open_epoch()
+
     def _open_epoch(self) -> None:
-        self._specs = self._epochs(self.epoch)
-        if not self._specs:
+        self._parts = self._epochs(self.epoch)
+        if not self._parts:
             raise DataError(
                 "An epoch must hold at least one batch",
                 seen=f"none in epoch {self.epoch}",
                 mend="check that training pairs are left after cleaning and length limits",
             )
-        assert self.batch < len(self._specs), "the saved position lies past the epoch's end"
+        assert self.part < len(self._parts), "the saved position lies past the epoch's end"
+        self._specs = self._parts[self.part]
+        assert self.batch < len(self._specs), "the saved position lies past the part's end"

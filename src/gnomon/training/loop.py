@@ -188,6 +188,7 @@ class Trainer:
         self._cursor = DataCursor(
             self.task.epoch,
             epoch=self.state.epoch,
+            part=self.state.part,
             batch=self.state.batch,
             max_epochs=self.config.max_epochs,
         )
@@ -250,7 +251,7 @@ class Trainer:
     def _estimate_total_steps(self) -> int:
         total = self.config.max_steps
         if self.config.max_epochs is not None and not self._cursor.exhausted:
-            batches = self.config.max_epochs * self._cursor.num_batches
+            batches = self.config.max_epochs * self._cursor.approximate_batches
             total = min(total, math.ceil(batches / self.config.accumulate))
         return max(total, self.state.step)
 
@@ -319,7 +320,12 @@ class Trainer:
 
     def _advance(self, num_tokens: int) -> None:
         self.state.step += 1
-        self.state.epoch, self.state.batch = self._cursor.epoch, self._cursor.batch
+        cursor = self._cursor
+        self.state.epoch, self.state.part, self.state.batch = (
+            cursor.epoch,
+            cursor.part,
+            cursor.batch,
+        )
         self.state.num_tokens += num_tokens
 
     def _eta_seconds(self) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnomon.training.cursor import DataCursor
 from gnomon.training.objective import Objective, ObjectiveConfig
 from gnomon.training.task import Task
 
@@ -49,7 +50,8 @@ def check_sanity(task: Task[Any], *, untrained: bool = True) -> list[SanityCheck
 
 def _checks(task: Task[Any], device: torch.device, untrained: bool) -> Iterator[SanityCheck]:
     # Batches hold examples of like length; a few from each of several, so that there is padding.
-    spec = [example for batch in task.epoch(0)[:_NUM_BATCHES] for example in batch[:2]]
+    batches = DataCursor(task.epoch, max_epochs=1).take(_NUM_BATCHES)
+    spec = [example for batch in batches for example in batch[:2]]
     batch = task.collate(spec).to(device)
     target = task.target(batch)
     inputs, keep = target[:, :-1], target[:, 1:] != task.pad_id

@@ -32,7 +32,8 @@ class TrainingState:
 
     step: int = 0
     epoch: int = 0  # from 0
-    batch: int = 0  # micro-batches of this epoch already used
+    part: int = 0  # of the epoch, from 0
+    batch: int = 0  # micro-batches of this part already used
     num_tokens: int = 0  # target tokens trained on since step 0
     seconds: float = 0.0  # wall time spent in `fit`, over all continuations
     validated_step: int = 0

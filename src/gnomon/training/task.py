@@ -42,10 +42,11 @@ class Task(Protocol[BatchT]):
         """The id that marks positions of `target` which are no tokens."""
         ...
 
-    def epoch(self, number: int) -> Sequence[Any]:
-        """Batches of epoch `number` (from 0), each the indices of its examples.
+    def epoch(self, number: int) -> Sequence[Sequence[Any]]:
+        """The parts of epoch `number` (from 0), each some batches: the indices of their examples.
 
-        A pure function of seed and number.
+        A pure function of seed and number. A part may be made when it is asked for, so that a long
+        epoch need not be held as a whole; each part holds at least one batch.
         """
         ...
 
