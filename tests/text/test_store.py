@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,3 +205,21 @@ def test_hostile_lines_go_through(tmp_path, tokenizers):
     assert store.report.omitted["empty side"].first_lines == [4]
     (back,) = tokenizers.source.decode([store.source(1)])
     assert back == "a\u2028b"
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+def test_released_pages_leave_the_process_and_come_back(store):
+    def resident():
+        return sum(
+            int(line.split()[1])
+            for part in Path("/proc/self/smaps").read_text().split(str(store.folder))[1:]
+            for line in part.split("VmFlags")[0].splitlines()
+            if line.startswith("Rss:")
+        )
+
+    rows = np.arange(len(store))
+    before = store.sources(rows)
+    assert resident() > 0
+    store.release()
+    assert resident() == 0
+    assert np.array_equal(store.sources(rows), before)

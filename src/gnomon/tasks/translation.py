@@ -91,12 +91,20 @@ class TranslationTask:
         store = self._variant(variant)
         parts = self._epochs.epoch(number, store.source_lengths, store.target_lengths)
         first = variant * len(store)
-        return LazySequence(len(parts), lambda part: [pairs + first for pairs in parts[part]])
+
+        def plan(part: int) -> list[NDArray[np.int64]]:
+            batches = [pairs + first for pairs in parts[part]]
+            store.release()
+            return batches
+
+        return LazySequence(len(parts), plan)
 
     def collate(self, spec: NDArray[np.int64]) -> Batch:
         """The examples of one batch as padded tensors."""
         variant = int(spec[0]) // len(self.store)
-        return collate(self._variant(variant), np.asarray(spec) - variant * len(self.store))
+        batch = collate(self._variant(variant), np.asarray(spec) - variant * len(self.store))
+        self.store.release()
+        return batch
 
     def _variant(self, number: int) -> TokenStore:
         if self._opened[0] != number:

@@ -103,7 +103,8 @@ class KeyFile:
             entries["key"] = keys
             entries["row"] = np.arange(start, start + len(keys))
             start += len(keys)
-            yield entries[keys != NO_KEY]
+            if (entries := entries[keys != NO_KEY]).size:
+                yield entries
 
 
 def _repeats(rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> NDArray[Any]:

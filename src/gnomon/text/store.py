@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
@@ -65,6 +66,7 @@ class TokenStore:
         self.folder = Path(folder)
         self.origin: Origin = "reused"
         self.damage: str | None = None
+        self._maps: list[mmap.mmap] = []
         self.manifest = _read_manifest(self.folder)
         try:
             self.report = BuildReport.of(self.manifest["report"])
@@ -104,6 +106,15 @@ class TokenStore:
 
     def __len__(self) -> int:
         return len(self.line_numbers)
+
+    def release(self) -> None:
+        """Take what was read out of this process; the system's cache of files may keep it.
+
+        Otherwise the process comes to hold the whole store, page by page, as an epoch goes on.
+        """
+        if hasattr(mmap, "MADV_DONTNEED"):  # Windows has no such call
+            for pages in self._maps:
+                pages.madvise(mmap.MADV_DONTNEED)
 
     def source(self, index: int) -> NDArray[Any]:
         """Ids of source `index`, without special symbols: uint16 or uint32, read-only."""
@@ -196,8 +207,10 @@ class TokenStore:
             raise _damaged(self.folder, f"{name}: its content is not what was written")
         if expected == 0:  # an empty file cannot be mapped
             return np.zeros(0, dtype)
-        # As a plain array: slicing the memmap class is many times slower.
-        return np.memmap(path, dtype, mode="r").view(np.ndarray)
+        with path.open("rb") as file:
+            self._maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        # Not as numpy's class of mapped arrays, which is many times slower to slice.
+        return np.frombuffer(self._maps[-1], dtype)
 
     def _check_offsets(self) -> None:
         num_pairs = self.report.num_pairs
