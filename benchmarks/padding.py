@@ -1,11 +1,12 @@
 """How much of what a batch plan feeds the model is padding.
 
-    python benchmarks/padding.py TRAIN.en TRAIN.de [--budget 4096 --budget 8192]
+    python benchmarks/padding.py [TRAIN.en TRAIN.de] [--budget 4096 --budget 8192]
 
 Padding is counted over source and target as they stand in the tensors, begin and end of sentence
 included, and compared with two plans in the same run: examples batched as they come, and sorted
-by their total length. The last line deals the examples into four parts and plans each by itself, as
-gnomon does with corpora that are large.
+by their total length. The last line is what a training does: parts of at most 262,144 pairs are
+planned by themselves, which holds a bounded number of lengths in memory. Without files lengths are
+made up, of as many pairs as `--pairs` says.
 """
 
 import argparse
@@ -35,8 +36,7 @@ class ByTotalLength(BatchPlan):
 class InParts(BatchPlan):
     def epoch(self, number, part=0):
         weights = Weights([1.0], [len(self.source_lengths)], self.seed)
-        size = -(-len(self.source_lengths) // 4)
-        epochs = Epochs(weights, self.tokens_per_batch, self.seed, size)
+        epochs = Epochs(weights, self.tokens_per_batch, self.seed, **PART)
         sides = self.source_lengths, self.target_lengths
         return list(chain.from_iterable(epochs.epoch(number, *sides)))
 
@@ -44,39 +44,55 @@ class InParts(BatchPlan):
 PLANS = {
     "as they come": AsTheyCome,
     "by total length": ByTotalLength,
-    "gnomon": BatchPlan,
-    "gnomon, 4 parts": InParts,
+    "gnomon at once": BatchPlan,
+    "gnomon in parts": InParts,
 }
+PART: dict[str, int] = {}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("source", type=Path)
-    parser.add_argument("target", type=Path)
-    parser.add_argument("--vocab-size", type=int, default=8000)
-    parser.add_argument("--budget", type=int, action="append", help="padded tokens per batch")
-    parser.add_argument("--epochs", type=int, default=3)
-    options = parser.parse_args()
+def made_up_lengths(count: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    source = np.clip(random.lognormal(2.7, 0.4, count), 3, 100).astype(np.int64)
+    ratio = random.lognormal(0.05, 0.2, count)
+    return source, np.clip(source * ratio, 3, 120).astype(np.int64)
 
+
+def lengths_of(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
     corpus = ParallelCorpus("train", source=options.source, target=options.target)
     config = TokenizerConfig(vocab_size=options.vocab_size)
     tokenizers = TokenizerPair.train(corpus.sources, corpus.targets, config)
     with tempfile.TemporaryDirectory() as folder:
         store = TokenStore.build(folder, corpus, tokenizers)
-        print(f"{len(store):,} pairs, {tokenizers.source.vocab_size:,} subwords")
-        print(f"{'budget':>8}  {'plan':<16} {'batches':>8} {'padding':>8} {'plan an epoch':>14}")
-        for budget in options.budget or [4096, 8192]:
-            for name, plan_class in PLANS.items():
-                plan = plan_class(store.source_lengths, store.target_lengths, budget, seed=1)
-                start = time.perf_counter()
-                epochs = [plan.epoch(number) for number in range(1, options.epochs + 1)]
-                seconds = (time.perf_counter() - start) / len(epochs)
-                padding = np.mean([plan.padding_share(batches) for batches in epochs])
-                num_batches = np.mean([len(batches) for batches in epochs])
-                print(
-                    f"{budget:>8}  {name:<16} {num_batches:>8.0f} {padding:>8.2%} "
-                    f"{1000 * seconds:>11.1f} ms"
-                )
+        return store.source_lengths[:], store.target_lengths[:]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("source", type=Path, nargs="?")
+    parser.add_argument("target", type=Path, nargs="?")
+    parser.add_argument("--vocab-size", type=int, default=8000)
+    parser.add_argument("--budget", type=int, action="append", help="padded tokens per batch")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=29_000, help="of made-up lengths")
+    parser.add_argument("--part", type=int, help="pairs planned at once; default: gnomon's own")
+    options = parser.parse_args()
+    if options.part:
+        PART["part"] = options.part
+    sides = lengths_of(options) if options.source else made_up_lengths(options.pairs)
+    print(f"{len(sides[0]):,} pairs")
+    print(f"{'budget':>8}  {'plan':<16} {'batches':>8} {'padding':>8} {'plan an epoch':>14}")
+    for budget in options.budget or [4096, 8192]:
+        for name, plan_class in PLANS.items():
+            plan = plan_class(*sides, budget, seed=1)
+            start = time.perf_counter()
+            epochs = [plan.epoch(number) for number in range(1, options.epochs + 1)]
+            seconds = (time.perf_counter() - start) / len(epochs)
+            padding = np.mean([plan.padding_share(batches) for batches in epochs])
+            num_batches = np.mean([len(batches) for batches in epochs])
+            print(
+                f"{budget:>8}  {name:<16} {num_batches:>8.0f} {padding:>8.2%} "
+                f"{1000 * seconds:>11.1f} ms"
+            )
 
 
 if __name__ == "__main__":
