@@ -4,7 +4,7 @@
 
 Padding is counted over source and target as they stand in the tensors, begin and end of sentence
 included, and compared with two plans in the same run: examples batched as they come, and sorted
-by their total length. The last line is what a training does: parts of at most 262,144 pairs are
+by their total length. The last line is what a training does: parts of at most 131,072 pairs are
 planned by themselves, which holds a bounded number of lengths in memory. Without files lengths are
 made up, of as many pairs as `--pairs` says.
 """

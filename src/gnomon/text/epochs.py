@@ -13,10 +13,9 @@ from gnomon.text.lengths import Lengths
 from gnomon.text.permutation import KeyedPermutation
 from gnomon.text.weights import Weights
 
-# Examples planned at once: some 25 MB while it lasts, less than the tensors of a step. Sorted by
-# length, so many examples leave hardly more padding than any number would
+# Examples planned at once, in some 9 MB. So many leave hardly more padding than any number would
 # (`benchmarks/padding.py`).
-_PART = 1 << 18
+_PART = 1 << 17
 _BLOCK = 1 << 16  # examples looked through at once
 
 Batches = list[NDArray[np.int64]]
