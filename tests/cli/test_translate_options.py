@@ -95,3 +95,14 @@ def test_another_vocabulary_is_refused_by_evaluate_and_translate(
     done = translate(trained_run.path, "--with", tmp_path)
     assert done.returncode == 2
     assert "one vocabulary" in done.stderr.decode()
+
+
+def test_many_lines_with_the_same_to_say_are_counted_after_the_first_ten(
+    trained_run: TrainedRun,
+) -> None:
+    limits = ("--max-length-factor", "0", "--max-length-offset", "1", "--min-length", "1")
+    done = translate(trained_run.path, *limits, text="12345\n" * 25)
+    errors = " ".join(done.stderr.decode().split())
+    assert done.stdout.count(b"\n") == 25
+    assert errors.count("may be cut") == 10
+    assert "25 of 25 outputs reached their length limit; only the first 10 are named" in errors

@@ -206,7 +206,7 @@ def translate(
     replaced = Replacements()
     lines = read_lines(given, errors="replace", replacements=replaced)
     with destination(output) as out:
-        first, num_truncated = 1, 0
+        first, warnings = 1, _Warnings()
         while chunk := list(islice(lines, 1 if interactive else CHUNK)):
             results = translator.translate(
                 [line.strip() if keep_space else line for line in chunk],
@@ -221,13 +221,11 @@ def translate(
             for number, (line, result) in enumerate(zip(chunk, results, strict=True), first):
                 result = _within_its_space(line, result) if keep_space else result
                 out.write(_format(result, json_) + b"\n")
-                _warn(number, line, result)
-            num_truncated += sum(result.truncated for result in results)
+                warnings.add(number, line, result)
             out.flush()
             first += len(chunk)
         beside.finish()
-    if num_truncated:
-        warn(f"{num_truncated:,} of {first - 1:,} outputs reached their length limit")
+    warnings.finish(first - 1)
     if replaced:
         warn(
             f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
@@ -267,19 +265,53 @@ def _plain(result: Translation) -> dict[str, Any]:
     return plain
 
 
-def _warn(number: int, line: str, result: Translation) -> None:
-    from gnomon.errors import excerpt
+class _Warnings:
+    """What the user should know of single lines: the first of each kind by line, the rest counted.
 
-    shown = excerpt(line, 60)
-    if result.far:
-        warn(
-            f"line {number} is far from what this model was trained on; "
-            f"do not trust its translation: {shown}"
-        )
-    if result.num_divided:
-        warn(
-            f"line {number}: a sentence is longer than any this model was trained on and was "
-            f"divided; {result.num_divided} of {result.num_parts} parts are pieces: {shown}"
-        )
-    if result.truncated:
-        warn(f"line {number}: the output reached its length limit and may be cut: {shown}")
+    A weak model would otherwise bury everything else that is said under a line per output.
+    """
+
+    shown = 10
+
+    def __init__(self) -> None:
+        self.counts = {"far": 0, "divided": 0, "truncated": 0}
+
+    def add(self, number: int, line: str, result: Translation) -> None:
+        """Count what is to be said of line `number`, and say it while it is rare."""
+        from gnomon.errors import excerpt
+
+        shown = excerpt(line, 60)
+        if result.far:
+            self._say(
+                "far",
+                f"line {number} is far from what this model was trained on; "
+                f"do not trust its translation: {shown}",
+            )
+        if result.num_divided:
+            self._say(
+                "divided",
+                f"line {number}: a sentence is longer than any this model was trained on and was "
+                f"divided; {result.num_divided} of {result.num_parts} parts are pieces: {shown}",
+            )
+        if result.truncated:
+            self._say(
+                "truncated",
+                f"line {number}: the output reached its length limit and may be cut: {shown}",
+            )
+
+    def _say(self, kind: str, text: str) -> None:
+        self.counts[kind] += 1
+        if self.counts[kind] <= self.shown:
+            warn(text)
+
+    def finish(self, num_lines: int) -> None:
+        """Say how many there were, where not all of them were named."""
+        endings = {
+            "far": "lines are far from what this model was trained on",
+            "divided": "lines had a sentence that was divided",
+            "truncated": "outputs reached their length limit",
+        }
+        for kind, count in self.counts.items():
+            if count > self.shown or (count and kind == "truncated"):
+                only = f"; only the first {self.shown} are named" if count > self.shown else ""
+                warn(f"{count:,} of {num_lines:,} {endings[kind]}{only}")
