@@ -13,7 +13,19 @@ import warnings
 from pathlib import Path
 from unittest.mock import patch
 
+from click.testing import Result
+from typer.testing import CliRunner
+
 import gnomon.cli
+from gnomon.cli.app import app
+
+
+def invoke(*arguments: str | Path) -> Result:
+    """Run `gnomon ARGUMENTS` without `main` around it: errors are raised as they are."""
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
 
 
 def run_command(

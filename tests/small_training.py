@@ -1,4 +1,4 @@
-"""A training of 30 steps with BPE-dropout, and ways to stop any training."""
+"""A training of 30 steps with BPE-dropout; ways to stop any training, and to compare it whole."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from gnomon import api
 from gnomon.tasks import TranslationTask
-from gnomon.training import Listener, StepRecord
+from gnomon.training import Listener, RunFolder, StepRecord
 
 RECIPE = """
 name = "letters"
@@ -69,3 +70,20 @@ def opened(recipe: Path, data: Path, run: Path, *overrides: str) -> TranslationT
     with pytest.raises(EnoughError):
         api.train(recipe, data=data, run=run, overrides=overrides, before_start=catch)
     return caught[0]
+
+
+def check_continuation(recipe: Path, data: Path, folder: Path) -> None:
+    """A training of 30 steps, stopped around epoch borders, ends bit for bit as a whole one."""
+    batches = len(opened(recipe, data, folder / "run").epoch(0)[0])
+    assert 3 < batches < 15, "there must be epoch borders within the training"
+    torch.set_num_threads(1)
+    whole = api.train(recipe, data=data, run=folder / "whole")
+    # In an epoch, at its border, and just behind it.
+    for step in (batches - 2, batches, batches + 1, 2 * batches):
+        stopped = api.train(recipe, data=data, run=folder / "parts", listeners=[Stop(step)])
+        assert not stopped.outcome.finished
+    parts = api.train(recipe, data=data, run=folder / "parts")
+    assert parts.outcome.finished
+    for name in ("model.safetensors", "training.safetensors"):
+        one, two = (RunFolder(run).checkpoints.path(30) / name for run in (whole.run, parts.run))
+        assert one.read_bytes() == two.read_bytes(), name

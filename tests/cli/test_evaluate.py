@@ -7,11 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from command_line import invoke as gnomon
 from digits import TrainedRun
-from gnomon.cli.app import app
 from gnomon.errors import GnomonError
 from gnomon.training import RunFolder
 
@@ -21,13 +19,6 @@ def run(trained_run: TrainedRun, tmp_path: Path) -> Path:
     shutil.copytree(trained_run.path, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "evaluations", ignore_errors=True)
     return tmp_path / "run"
-
-
-def gnomon(*arguments: str | Path) -> Result:
-    done = CliRunner().invoke(app, [*map(str, arguments)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
 
 
 def blocks(text: str) -> dict[str, list[list[str]]]:

@@ -9,12 +9,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from command_line import invoke as gnomon
 from digits import TrainedRun
 from gnomon import api
-from gnomon.cli.app import app
 from gnomon.errors import GnomonError, RunError
 from gnomon.training import RunFolder
 
@@ -29,13 +27,6 @@ def runs(trained_run: TrainedRun, tmp_path: Path) -> Path:
     recipe = folder / "b" / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("seed = 1\n", "seed = 2\n", 1))
     return folder
-
-
-def gnomon(*arguments: str | Path) -> Result:
-    done = CliRunner().invoke(app, [*map(str, arguments)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
 
 
 def test_lists_runs(runs: Path) -> None:

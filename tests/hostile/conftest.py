@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
-import gnomon.cli
+from command_line import run_command
 from hostile.running import Command, Done
 
 
@@ -19,18 +16,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str | Path, text: bytes = b"") -> Done:
-        out, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-        with monkeypatch.context() as patch, warnings.catch_warnings():
-            patch.setattr(sys, "argv", ["gnomon", *map(str, arguments)])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", errors)
-            code = 0
-            try:
-                gnomon.cli.main()
-            except SystemExit as left:
-                code = left.code if isinstance(left.code, int) else int(left.code is not None)
-            out.flush()
-        return Done(code, out.buffer.getvalue(), " ".join(errors.getvalue().split()))
+        done = run_command(*arguments, text=text)
+        return Done(done.returncode, done.stdout, " ".join(done.stderr.decode().split()))
 
     return run

@@ -6,14 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
 
 from gnomon import api
 from gnomon.errors import DataError, RecipeError
 from gnomon.recipes import difference, load_recipe, to_toml
 from gnomon.recipes.load import keys_without_effect
-from gnomon.training import RunFolder
-from small_training import RECIPE, Stop, opened
+from small_training import RECIPE, check_continuation, opened
 
 ALL = """
 [augmentation]
@@ -97,21 +95,7 @@ def test_terms_are_kept_out_of_validation(inputs: tuple[Path, Path], tmp_path: P
 def test_a_continued_training_is_the_uninterrupted_one(
     inputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    recipe, data = inputs
-    batches = len(opened(recipe, data, tmp_path / "run").epoch(0)[0])
-    assert 3 < batches < 15, "there must be epoch borders within the training"
-    torch.set_num_threads(1)
-    whole = api.train(recipe, data=data, run=tmp_path / "whole")
-    for step in (batches - 2, batches, batches + 1, 2 * batches):
-        stopped = api.train(recipe, data=data, run=tmp_path / "parts", listeners=[Stop(step)])
-        assert not stopped.outcome.finished
-    assert api.train(recipe, data=data, run=tmp_path / "parts").outcome.finished
-    for name in ("model.safetensors", "training.safetensors"):
-        one, two = (
-            RunFolder(run).checkpoints.path(30) / name
-            for run in (whole.run, tmp_path / "parts")
-        )  # fmt: skip
-        assert one.read_bytes() == two.read_bytes(), name
+    check_continuation(*inputs, tmp_path)
 
 
 def test_the_table_survives_a_round_trip(inputs: tuple[Path, Path], tmp_path: Path) -> None:

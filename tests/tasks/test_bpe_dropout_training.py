@@ -8,12 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from gnomon import api
 from gnomon.recipes import load_recipe
-from gnomon.training import RunFolder, check_sanity
-from small_training import RECIPE, Stop, opened
+from gnomon.training import check_sanity
+from small_training import RECIPE, check_continuation, opened
 
 
 @pytest.fixture
@@ -74,20 +72,7 @@ def test_dropout_changes_training_text_and_nothing_else(
 def test_a_continued_training_is_the_uninterrupted_one(
     inputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    recipe, data = inputs
-    batches = len(opened(recipe, data, tmp_path / "run").epoch(0)[0])
-    assert 3 < batches < 15, "there must be epoch borders within the training"
-    torch.set_num_threads(1)
-    whole = api.train(recipe, data=data, run=tmp_path / "whole")
-    # In an epoch, at its border, and just behind it.
-    for step in (batches - 2, batches, batches + 1, 2 * batches):
-        stopped = api.train(recipe, data=data, run=tmp_path / "parts", listeners=[Stop(step)])
-        assert not stopped.outcome.finished
-    parts = api.train(recipe, data=data, run=tmp_path / "parts")
-    assert parts.outcome.finished
-    for name in ("model.safetensors", "training.safetensors"):
-        one, two = (RunFolder(run).checkpoints.path(30) / name for run in (whole.run, parts.run))
-        assert one.read_bytes() == two.read_bytes(), name
+    check_continuation(*inputs, tmp_path)
 
 
 def test_the_recipe_refuses_dropout_without_merges(inputs: tuple[Path, Path]) -> None:
