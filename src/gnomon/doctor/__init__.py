@@ -1,0 +1,1 @@
+"""Examines models, data and training; see `diagnose`."""

@@ -1,0 +1,81 @@
+"""What can be handed to the doctor: a module and whatever else of its training is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+Family = Literal["encoder", "decoder", "encoder_decoder"]
+Precision = Literal["fp32", "fp16", "bf16"]
+Batch = Mapping[str, Any] | Sequence[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patient:
+    """Everything known of what is to be examined. All of it is optional but something to examine.
+
+    A check that needs what is not there is skipped, and says so.
+
+    Args:
+        module: the model. It is examined as it is, and left as it was.
+        batch: one call's inputs: a mapping of keyword arguments, or the positional ones. Of real
+            text where there is some; without it a batch is made up.
+        loss: `loss(module, batch)` → scalar, as training computes it. Without it, the model's own
+            `loss` output is used where `labels` are among its inputs.
+        optimizer: as training uses it, over the module's parameters.
+        schedule: a torch scheduler, or a function from the step (0, 1, …) to the learning rate.
+        step: `step(batches)` makes one optimizer step over these micro-batches, as training does
+            (accumulation, clipping, schedule); run on the real objects and rolled back.
+        clip_norm: the gradient norm that training clips at.
+        planned_steps: optimizer steps of the whole training.
+        precision: what training or serving will compute in; else both what-ifs are answered.
+        generate: `generate(module, batch, num_tokens)` → int64 `[B, n]`, greedy, with the cache, as
+            it is used in production; only the new tokens, or prompt and new tokens.
+        beam_generate: `beam_generate(module, batch, num_tokens, num_beams)` → the same, by beam
+            search.
+        reload: builds the model again from what was saved (for saved = loaded, and ties).
+        tokenizer: a Hugging Face tokenizer, or anything with `encode(text)` → ids and a length.
+        texts: some lines of real text for the tokenizer.
+        family: what the model is meant to be; inferred when not given.
+        causal: whether its (decoder's) positions must not see later ones; inferred when not given.
+        pad_id: the id of padding; inferred when not given.
+        padding_side: the side on which batches are padded in use.
+        max_length: the longest input the model was trained on.
+        document_key: the name of the input that numbers the documents packed into one row.
+        config: the model's configuration where the module does not carry it.
+        folder: where the model was saved (model, exported or Hugging Face folder, run).
+        recipe: a gnomon recipe (`gnomon.recipes.Recipe`).
+        corpus: parallel text as files: "source" and "target", and the same with "valid_", "test_".
+        trusted: whether code that came with the model may run (rebuilding it from its folder).
+    """
+
+    module: nn.Module | None = None
+    batch: Batch | None = None
+    loss: Callable[[nn.Module, Any], Tensor] | None = None
+    optimizer: Optimizer | None = None
+    schedule: Any = None
+    step: Callable[[Sequence[Any]], Any] | None = None
+    clip_norm: float | None = None
+    planned_steps: int | None = None
+    precision: Precision | None = None
+    generate: Callable[[nn.Module, Any, int], Tensor] | None = None
+    beam_generate: Callable[[nn.Module, Any, int, int], Tensor] | None = None
+    reload: Callable[[], nn.Module] | None = None
+    tokenizer: Any = None
+    texts: Sequence[str] = ()
+    family: Family | None = None
+    causal: bool | None = None
+    pad_id: int | None = None
+    padding_side: Literal["left", "right"] | None = None
+    max_length: int | None = None
+    document_key: str | None = None
+    config: Any = None
+    folder: Path | None = None
+    recipe: Any = None
+    corpus: Mapping[str, Path] | None = None
+    trusted: bool = False
