@@ -48,6 +48,10 @@ class CheckError(GnomonError):
     exit_code = 1
 
 
+class DoctorError(GnomonError):
+    """What was asked of the doctor cannot be done."""
+
+
 class TrainingStopped(GnomonError):
     """Training had to stop (NaN, full disk …); the last good checkpoint is named."""
 

@@ -1,1 +1,20 @@
-"""Examines models, data and training; see `diagnose`."""
+"""Examines models, data and training: finds silent faults, with evidence and a mend."""
+
+from gnomon.doctor.check import SYMPTOMS, Check, all_checks, check
+from gnomon.doctor.examine import Plan, diagnose
+from gnomon.doctor.finding import Finding, Verdict
+from gnomon.doctor.patient import Patient
+from gnomon.doctor.report import Report
+
+__all__ = [
+    "SYMPTOMS",
+    "Check",
+    "Finding",
+    "Patient",
+    "Plan",
+    "Report",
+    "Verdict",
+    "all_checks",
+    "check",
+    "diagnose",
+]

@@ -1,0 +1,262 @@
+"""One call's inputs, and which of them run along the source and the target text.
+
+Everything a check does to an input is done here: other tokens from a position on, padding on a
+side, one row alone, rows in another order. Each input follows in all tensors that run along it
+(ids, masks, position ids, labels), so that the model is called as its user would call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Key = str | int
+Side = Literal["left", "right"]
+StreamName = Literal["source", "target"]
+# ids, vectors: what is read. keep, ignore: 1/True at real tokens, or at padding. square: who may
+# attend to whom `[T, T]`. labels: targets of the loss. positions. numbers: anything else that has
+# one value a token (segments …).
+Role = Literal["ids", "vectors", "keep", "ignore", "square", "labels", "positions", "numbers"]
+IGNORED_LABEL = -100
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor among the inputs that runs along a text.
+
+    Attributes:
+        batch: its dimension of rows, None where all rows share it.
+        times: its dimensions of positions (two for a square mask).
+    """
+
+    key: Key
+    role: Role
+    stream: StreamName
+    batch: int | None
+    times: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A text that the model reads.
+
+    Attributes:
+        key: the entry with its ids or vectors.
+        vocab_size: ids are below it (0 for vectors).
+        special: ids that a made-up text must not contain.
+        pad_id: what padding is filled with; None: nothing known, 0 is used.
+        hides_padding: whether something (a mask among the inputs, or a known `pad_id`) tells the
+            model where padding is.
+    """
+
+    name: StreamName
+    key: Key
+    vocab_size: int = 0
+    special: frozenset[int] = frozenset()
+    pad_id: int | None = None
+    hides_padding: bool = False
+
+    def tokens(self, size: Sequence[int], generator: torch.Generator) -> Tensor:
+        """Random ids that are no special ones."""
+        if len(self.special) > 1000 or self.vocab_size > 200_000:
+            return torch.randint(self.vocab_size // 2, self.vocab_size, size, generator=generator)
+        allowed = torch.tensor(
+            [token for token in range(self.vocab_size) if token not in self.special] or [0]
+        )
+        return allowed[torch.randint(len(allowed), tuple(size), generator=generator)]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The inputs of one forward call.
+
+    Attributes:
+        values: by keyword, or by place (int) for positional ones.
+        entries: those that run along a text.
+        streams: the texts by name; "target" is there only beside a "source", in an
+            encoder-decoder. A single text is the "source".
+    """
+
+    values: Mapping[Key, Any]
+    entries: tuple[Entry, ...]
+    streams: Mapping[StreamName, Stream]
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The positional inputs."""
+        places = sorted(key for key in self.values if isinstance(key, int))
+        return tuple(self.values[place] for place in places)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The inputs by keyword."""
+        return {key: value for key, value in self.values.items() if isinstance(key, str)}
+
+    @property
+    def read(self) -> StreamName:
+        """The text whose positions the output has."""
+        return "target" if "target" in self.streams else "source"
+
+    def entry(self, stream: StreamName) -> Entry:
+        """The entry of its ids or vectors."""
+        key = self.streams[stream].key
+        return next(each for each in self.entries if each.key == key)
+
+    def text(self, stream: StreamName) -> Tensor:
+        """Its ids `[B, T]` or vectors `[B, T, D]`, rows first."""
+        entry = self.entry(stream)
+        value: Tensor = self.values[entry.key]
+        return value if entry.batch in (0, None) else value.transpose(0, entry.batch)
+
+    def as_batch(self, like: object) -> Any:
+        """The inputs in the form in which the user hands them over."""
+        if like is None or isinstance(like, Mapping):
+            return dict(self.values)
+        values = tuple(self.values.values())
+        return values[0] if isinstance(like, Tensor) else values
+
+    def num_rows(self) -> int:
+        """B."""
+        return self.text(self.read).size(0)
+
+    def length(self, stream: StreamName) -> int:
+        """T, padding included."""
+        return self.text(stream).size(1)
+
+    def keep(self, stream: StreamName) -> Tensor:
+        """bool `[B, T]`: where there are real tokens, by the masks given, else by `pad_id`."""
+        text = self.text(stream)
+        for entry in self.entries:
+            if entry.stream == stream and entry.role in ("keep", "ignore"):
+                value: Tensor = self.values[entry.key]
+                value = value if entry.batch in (0, None) else value.transpose(0, entry.batch)
+                value = value.reshape(value.size(0), -1)[:, -text.size(1) :]
+                hidden = (
+                    value < 0 if value.is_floating_point() and entry.role == "ignore" else value
+                )
+                real = hidden.bool() if entry.role == "keep" else ~hidden.bool()
+                return real.expand(text.shape[:2])
+        pad_id = self.streams[stream].pad_id
+        if text.dim() == 2 and pad_id is not None:
+            # Padding stands at the ends; the same id inside a text is a token (pad = eos).
+            other = text != pad_id
+            after = other.flip(1).cumsum(1).flip(1) > 0
+            return after & (other.cumsum(1) > 0) if bool(other.any()) else other
+        return torch.ones(text.shape[:2], dtype=torch.bool, device=text.device)
+
+    # What checks do to a call. Each returns a new one.
+
+    def with_values(self, **values: Any) -> Call:
+        """Some inputs replaced or added by keyword."""
+        return replace(self, values=dict(self.values) | dict(values.items()))
+
+    def with_text(self, stream: StreamName, text: Tensor) -> Call:
+        """Other ids or vectors of the same size, rows first."""
+        entry = self.entry(stream)
+        value = text if entry.batch in (0, None) else text.transpose(0, entry.batch)
+        return replace(self, values={**self.values, entry.key: value})
+
+    def perturbed(self, stream: StreamName, where: Tensor, seed: int = 0) -> Call:
+        """Other tokens (vectors) where `where`, bool `[B, T]`, is True; all else as it was."""
+        text = self.text(stream)
+        generator = torch.Generator().manual_seed(seed)
+        if text.is_floating_point():
+            other = torch.randn(text.shape, generator=generator).to(text) * text.std().clamp_min(1)
+            changed = torch.where(where[..., None].to(text.device), other, text)
+        else:
+            info = self.streams[stream]
+            tokens = info.tokens(text.shape, generator).to(text)
+            tokens = torch.where(
+                tokens == text, info.tokens(text.shape, generator).to(text), tokens
+            )
+            changed = torch.where(where.to(text.device), tokens, text)
+        return self.with_text(stream, changed)
+
+    def rows(self, numbers: Sequence[int]) -> Call:
+        """These rows, in this order."""
+        values = dict(self.values)
+        for entry in self.entries:
+            if entry.batch is not None:
+                value: Tensor = values[entry.key]
+                index = torch.tensor(list(numbers), device=value.device)
+                values[entry.key] = value.index_select(entry.batch, index)
+        return replace(self, values=values)
+
+    def cut(self, stream: StreamName, start: int, stop: int) -> Call:
+        """Only the positions from `start` to before `stop`."""
+        values = dict(self.values)
+        for entry in self.entries:
+            if entry.stream == stream:
+                for time in entry.times:
+                    values[entry.key] = values[entry.key].narrow(time, start, stop - start)
+        return replace(self, values=values)
+
+    def padded(self, stream: StreamName, num: int, side: Side, seed: int = 1) -> Call:
+        """`num` positions of padding more on a side, in every tensor that runs along the text.
+
+        Vectors of padding are noise, so that whoever reads them shows it.
+        """
+        values = dict(self.values)
+        for entry in self.entries:
+            if entry.stream == stream:
+                for time in entry.times:
+                    fill = self._padding(entry, values[entry.key], time, num, side, seed)
+                    parts = [fill, values[entry.key]]
+                    parts = parts if side == "left" else parts[::-1]
+                    values[entry.key] = torch.cat(parts, dim=time)
+                if entry.role == "square" and len(entry.times) == 2:
+                    values[entry.key] = _grown_square(
+                        self.values[entry.key], values[entry.key], num, side
+                    )
+        return replace(self, values=values)
+
+    def _padding(
+        self, entry: Entry, value: Tensor, time: int, num: int, side: Side, seed: int
+    ) -> Tensor:
+        size = list(value.shape)
+        size[time] = num
+        if entry.role == "vectors":
+            generator = torch.Generator().manual_seed(seed)
+            return torch.randn(size, generator=generator).to(value)
+        if entry.role == "positions":
+            # As a tokenizer's caller does: positions run on to the right, and repeat 0 at the left.
+            if side == "left":
+                return torch.zeros(size, dtype=value.dtype, device=value.device)
+            shape = [1] * value.dim()
+            shape[time] = num
+            ahead = torch.arange(1, num + 1, device=value.device).view(shape)
+            return (value.narrow(time, value.size(time) - 1, 1) + ahead).to(value.dtype)
+        filling: float = {
+            "ids": self.streams[entry.stream].pad_id or 0,
+            "keep": 0,
+            "ignore": 1,
+            "square": 0,
+            "labels": IGNORED_LABEL,
+            "numbers": 0,
+        }[entry.role]
+        if entry.role == "ignore" and value.is_floating_point():
+            filling = float("-inf")
+        return torch.full(size, filling, dtype=value.dtype, device=value.device)
+
+
+def _grown_square(before: Tensor, after: Tensor, num: int, side: Side) -> Tensor:
+    """A `[T, T]` mask for `num` more positions: causal if it was, else everyone sees everyone."""
+    size = after.size(-1)
+    is_bool = before.dtype == torch.bool
+    old = before.size(-1)
+    upper = torch.ones(old, old, dtype=torch.bool, device=before.device).triu(1)
+    hidden = before if is_bool else before < -1.0
+    # nn.Transformer's convention for bool is True = hidden; a "keep" square is its complement.
+    causal_hidden, causal_keep = bool((hidden == upper).all()), bool((hidden == ~upper).all())
+    grown_upper = torch.ones(size, size, dtype=torch.bool, device=before.device).triu(1)
+    if is_bool and (causal_hidden or causal_keep):
+        return (grown_upper if causal_hidden else ~grown_upper).expand(after.shape)
+    if not is_bool and causal_hidden and old > 1:
+        lowest = before.min()
+        zeros = torch.zeros_like(after)
+        return zeros.masked_fill(grown_upper, float(lowest))
+    return after

@@ -1,0 +1,278 @@
+"""The worked-up view of a patient that checks use: facts, computed at first use and kept."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gnomon.doctor.call import Call
+from gnomon.doctor.finding import Skip
+from gnomon.doctor.inputs import call_of, config_of, named
+from gnomon.doctor.intent import Intent, infer
+from gnomon.doctor.made_up import make_inputs
+from gnomon.doctor.patient import Patient
+from gnomon.doctor.restore import untouched
+from gnomon.doctor.run import Run, rounding, run
+from gnomon.probe import Record
+
+T = TypeVar("T")
+_ROWS, _LENGTH = 3, 24  # of the call that is perturbed: enough to show a fault, and quick
+
+
+class fact(Generic[T]):  # noqa: N801 - used as a decorator, like `property`
+    """A property computed once; that it is not to be had is kept as well."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __get__(self, case: Case, owner: type[Case]) -> T:
+        name = self.compute.__name__
+        if name not in case.facts:
+            try:
+                case.facts[name] = self.compute(case)
+            except Skip as reason:
+                case.facts[name] = reason
+        found = case.facts[name]
+        if isinstance(found, Skip):
+            raise Skip(str(found))
+        return found  # type: ignore[no-any-return]
+
+
+class Case:
+    """What is known of a patient. A fact that is not to be had raises `Skip` with the reason.
+
+    Runs are made in evaluation mode without gradients under a fixed seed, unless said otherwise.
+    """
+
+    def __init__(self, patient: Patient) -> None:
+        self.patient = patient
+        self.facts: dict[str, Any] = {}
+
+    # The module
+
+    @fact
+    def module(self) -> nn.Module:
+        """The model."""
+        module = self.patient.module
+        if module is None:
+            raise Skip("there is no model")
+        if any(parameter.is_meta for parameter in module.parameters()):
+            raise Skip("its parameters are on the meta device: they have no values")
+        return _SelfAttention(module) if isinstance(module, nn.MultiheadAttention) else module
+
+    @fact
+    def kind(self) -> Literal["gnomon", "huggingface", "torch"]:
+        """Whose model it is."""
+        packages = {each.__module__.split(".")[0] for each in type(self.module).__mro__}
+        if "transformers" in packages:
+            return "huggingface"
+        return "gnomon" if "gnomon" in packages else "torch"
+
+    @fact
+    def config(self) -> Any:
+        """Its configuration (gnomon's, Hugging Face's or whatever it carries)."""
+        config = config_of(self.patient)
+        if config is None:
+            raise Skip("the model carries no configuration")
+        return config
+
+    @fact
+    def dtype(self) -> torch.dtype:
+        """Of its parameters."""
+        return next((p.dtype for p in self.module.parameters()), torch.float32)
+
+    @fact
+    def tolerance(self) -> float:
+        """How far equal results may lie apart by rounding, in units of their spread."""
+        return rounding(self.dtype)
+
+    # Inputs and runs
+
+    @fact
+    def call(self) -> Call:
+        """The batch that was handed over, else a made-up one."""
+        patient = self.patient if self.module is self.patient.module else _wrapped(self)
+        batch = patient.batch
+        values = make_inputs(patient) if batch is None else named(self.module, batch)
+        return call_of(patient, values)
+
+    @fact
+    def small(self) -> Call:
+        """Three rows of at most 24 positions of `call`: what checks perturb and pad.
+
+        Without labels, so that no loss is computed along.
+        """
+        call = self.call
+        for entry in [each for each in call.entries if each.role == "labels"]:
+            call = without(call, entry.key)
+        cut = call.rows([row % call.num_rows() for row in range(_ROWS)])
+        if call.num_rows() < _ROWS:
+            for stream in cut.streams:
+                where = torch.zeros(cut.text(stream).shape[:2], dtype=torch.bool)
+                where[call.num_rows() :] = True
+                cut = cut.perturbed(stream, where & cut.keep(stream).cpu())
+        for stream in cut.streams:
+            if cut.length(stream) > _LENGTH:
+                cut = cut.cut(stream, 0, _LENGTH)
+        try:
+            self.run(cut)
+        except Exception:  # a model that insists on its batch's size
+            return call
+        return cut
+
+    def run(self, call: Call, *, record: bool = False, keep_outputs: bool = False) -> Run:
+        """Call the model in evaluation mode, without gradients."""
+        self.module.eval()
+        with torch.no_grad():
+            torch.manual_seed(0)
+            return run(self.module, call, record=record, keep_outputs=keep_outputs)
+
+    def observed(self, call: Call) -> Run:
+        """As `run`, with the probe's record and every submodule's output."""
+        return self.run(call, record=True, keep_outputs=True)
+
+    @fact
+    def base(self) -> Run:
+        """The model on `small`, unobserved."""
+        return self.run(self.small)
+
+    @fact
+    def seen(self) -> Run:
+        """The model on `small`, observed."""
+        return self.observed(self.small)
+
+    @fact
+    def record(self) -> Record:
+        """What the probe saw on `small`.
+
+        Raises:
+            Skip: no attention was seen.
+        """
+        record = self.seen.record
+        assert record is not None
+        if not record.attention:
+            raise Skip("no attention call was seen in this module")
+        return record
+
+    @fact
+    def intent(self) -> Intent:
+        """What the model is meant to be."""
+        record = self.seen.record
+        assert record is not None
+        return infer(self.patient, self.small, record)
+
+    @fact
+    def must_not_look_ahead(self) -> Intent:
+        """The intent of a model whose positions must not see later ones.
+
+        Raises:
+            Skip: it may, or nobody knows.
+        """
+        intent = self.intent
+        if intent.causal is None:
+            raise Skip(
+                f"whether it is causal is not known ({intent.reason}): say causal=True or False"
+            )
+        if not intent.causal:
+            raise Skip(f"the model reads in both directions ({intent.reason})")
+        return intent
+
+    # Loss and gradients
+
+    def loss(self, call: Call) -> Tensor:
+        """The training loss on a call, as the user computes it or the model itself does.
+
+        Raises:
+            Skip: neither is known.
+        """
+        patient = self.patient
+        if patient.loss is not None:
+            return patient.loss(self.module, call.as_batch(patient.batch))
+        labelled = self.labelled(call)
+        found = run(self.module, labelled).tensors.get("loss")
+        if found is None:
+            raise Skip("no loss function was handed over, and the model computes none")
+        return found
+
+    def labelled(self, call: Call) -> Call:
+        """The call with labels, for a model that computes its loss itself.
+
+        Raises:
+            Skip: the model takes no labels.
+        """
+        if any(entry.role == "labels" for entry in call.entries):
+            return call
+        if (
+            self.kind != "huggingface"
+            or "labels" not in inspect.signature(self.module.forward).parameters
+        ):
+            raise Skip("no loss function was handed over, and the model takes no labels")
+        logits = self.base.tensors.get("logits")
+        text = call.text(call.read)
+        if logits is None or text.dim() != 2:
+            raise Skip("no loss function was handed over, and the batch has no labels")
+        if logits.dim() == 2 and logits.size(0) == text.size(0):
+            labels = torch.arange(text.size(0), device=text.device) % max(logits.size(1), 1)
+            return call.with_values(labels=labels)
+        keep = call.keep(call.read)
+        if call.read == "target":  # the model makes its own decoder inputs of the labels
+            call = without(call, call.streams["target"].key)
+        return call.with_values(labels=text.masked_fill(~keep, -100))
+
+    def any_loss(self, call: Call) -> Tensor:
+        """For gradients: the training loss, else the next token's, else the mean square."""
+        try:
+            return self.loss(call)
+        except Skip:
+            pass
+        output = run(self.module, call)
+        tokens, text = output.main, call.text(call.read)
+        if text.dim() == 2 and tokens.dim() == 3 and tokens.size(-1) > int(text.max()):
+            keep = call.keep(call.read)[:, 1:]
+            logits, goal = tokens[:, :-1][keep], text[:, 1:][keep]
+            if goal.numel():
+                return F.cross_entropy(logits.float(), goal)
+        return tokens.float().square().mean()
+
+    @fact
+    def gradients(self) -> dict[str, Tensor | None]:
+        """Each parameter's gradient of `any_loss` on `call`, in evaluation mode (no dropout)."""
+        self.module.eval()
+        with untouched(self.module), torch.enable_grad():
+            self.any_loss(self.call).backward()  # type: ignore[no-untyped-call]
+            return {
+                name: None if p.grad is None else p.grad.detach().clone()
+                for name, p in self.module.named_parameters()
+            }
+
+
+def without(call: Call, key: str | int) -> Call:
+    """The call without one input (a text's own: then the text is gone, too)."""
+    return replace(
+        call,
+        values={name: value for name, value in call.values.items() if name != key},
+        entries=tuple(each for each in call.entries if each.key != key),
+        streams={name: each for name, each in call.streams.items() if each.key != key},
+    )
+
+
+class _SelfAttention(nn.Module):
+    """A bare `nn.MultiheadAttention` as a model of one text."""
+
+    def __init__(self, attention: nn.MultiheadAttention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        output: Tensor = self.attention(x, x, x, key_padding_mask, need_weights=False)[0]
+        return output
+
+
+def _wrapped(case: Case) -> Patient:
+    return replace(case.patient, module=case.module)

@@ -1,0 +1,1 @@
+"""One check a file, in the folder of its group; found by being there."""

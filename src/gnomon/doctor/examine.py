@@ -1,0 +1,193 @@
+"""Makes the checks on a patient, one after another, and leaves the patient as it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import COSTS, SYMPTOMS, Check, Cost, all_checks
+from gnomon.doctor.finding import Finding, Outcome, Skip
+from gnomon.doctor.patient import Batch, Patient
+from gnomon.doctor.report import Report
+from gnomon.doctor.restore import untouched
+from gnomon.errors import DoctorError
+
+# Forward passes on the small call that a check of this cost makes, as measured on average.
+_PASSES: Mapping[Cost, int] = {"static": 0, "probe": 4, "step": 12, "run": 100}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an examination will do, told before it starts.
+
+    Attributes:
+        checks: those that will be made.
+        seconds: how long it will take about, from one forward pass that was timed.
+    """
+
+    checks: tuple[Check, ...]
+    seconds: float
+
+
+def diagnose(
+    module: nn.Module | None = None,
+    batch: Batch | None = None,
+    *,
+    symptom: str | None = None,
+    only: Collection[str] = (),
+    skip: Collection[str] = (),
+    cost: Cost = "step",
+    suppress: Mapping[str, str] | None = None,
+    target: str = "",
+    announce: Callable[[Plan], None] | None = None,
+    progress: Callable[[Finding], None] | None = None,
+    **fields: Any,
+) -> Report:
+    """Examine a model, and what else of its training is at hand.
+
+    Everything is left as it was: modes, gradients, buffers, weights, optimizer, generators.
+
+    Args:
+        module: any PyTorch module that holds attention.
+        batch: one call's inputs, as its user passes them; made up when there is none.
+        symptom: only the checks that explain it, a key of `gnomon.doctor.SYMPTOMS`.
+        only, skip: codes of checks to make, or to leave out; a group's name stands for its checks.
+        cost: the most expensive class of checks to make: "static", "probe", "step" or "run".
+        suppress: codes whose findings are known and accepted, with the reason.
+        target: what is examined, in words, for the report.
+        announce: is told the plan before the first check.
+        progress: is told each finding.
+        fields: whatever else of `Patient` is at hand (optimizer, loss, schedule, tokenizer …).
+
+    Raises:
+        DoctorError: an unknown field, code, group or symptom.
+    """
+    known = Patient.__dataclass_fields__
+    if unknown := sorted(set(fields) - set(known)):
+        raise DoctorError(
+            "diagnose takes what a Patient holds",
+            seen=", ".join(unknown),
+            mend=f"use {', '.join(sorted(known))}",
+        )
+    patient = Patient(module=module, batch=batch, **fields)
+    chosen = choose(symptom=symptom, only=only, skip=skip, cost=cost)
+    return examine(
+        patient, chosen, suppress=suppress, target=target, announce=announce, progress=progress
+    )
+
+
+def choose(
+    *,
+    symptom: str | None = None,
+    only: Collection[str] = (),
+    skip: Collection[str] = (),
+    cost: Cost = "step",
+) -> tuple[Check, ...]:
+    """The checks that these options mean; see `diagnose`."""
+    checks = all_checks()
+    groups = {each.group for each in checks.values()}
+    for code in (*only, *skip):
+        if code not in checks and code not in groups:
+            raise DoctorError(
+                "a check is named by its code or its group",
+                seen=code,
+                mend="`gnomon doctor --list` names all of them",
+            )
+    if symptom is not None and symptom not in SYMPTOMS:
+        raise DoctorError(
+            "this symptom is not known", seen=symptom, mend=f"one of {', '.join(SYMPTOMS)}"
+        )
+    if cost not in COSTS:
+        raise DoctorError("this cost class is not known", seen=cost, mend=f"one of {COSTS}")
+    return tuple(
+        each
+        for each in checks.values()
+        if (not only or each.code in only or each.group in only)
+        and each.code not in skip
+        and each.group not in skip
+        and (symptom is None or symptom in each.symptoms)
+        and (COSTS.index(each.cost) <= COSTS.index(cost) or each.code in only)
+    )
+
+
+def examine(
+    patient: Patient,
+    checks: Sequence[Check],
+    *,
+    suppress: Mapping[str, str] | None = None,
+    target: str = "",
+    announce: Callable[[Plan], None] | None = None,
+    progress: Callable[[Finding], None] | None = None,
+) -> Report:
+    """Make these checks; see `diagnose`."""
+    start = time.perf_counter()
+    case = Case(patient)
+    findings = []
+    with untouched(patient.module):
+        if announce is not None:
+            announce(Plan(tuple(checks), _estimate(case, checks)))
+        for each in checks:
+            with untouched(patient.module):
+                finding = _made(each, case, suppress or {})
+            findings.append(finding)
+            if progress is not None:
+                progress(finding)
+        facts = _facts(case)
+    name = target or (type(patient.module).__name__ if patient.module is not None else "")
+    return Report(name, tuple(findings), facts, time.perf_counter() - start)
+
+
+def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
+    start = time.perf_counter()
+    try:
+        outcome = check.examine(case)
+    except Skip as reason:
+        outcome = Outcome("skip", str(reason))
+    except Exception as error:  # the model's code may raise anything
+        outcome = Outcome("skip", f"it could not be made: {type(error).__name__}: {error}"[:500])
+    wrong = outcome.verdict in ("fail", "warn")
+    return Finding(
+        code=check.code,
+        group=check.group,
+        title=check.title,
+        verdict=outcome.verdict,
+        evidence=outcome.evidence,
+        numbers=outcome.numbers,
+        where=outcome.where,
+        cause=(outcome.cause or check.cause) if wrong else "",
+        mend=(outcome.mend or check.mend) if wrong else "",
+        reference=check.reference,
+        suppressed=suppress.get(check.code, "") if wrong else "",
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _estimate(case: Case, checks: Sequence[Check]) -> float:
+    passes = sum(_PASSES[each.cost] for each in checks)
+    try:
+        case.run(case.small)
+        start = time.perf_counter()
+        case.run(case.small)
+        return passes * (time.perf_counter() - start)
+    except Exception:  # told by the checks themselves
+        return 0.0
+
+
+def _facts(case: Case) -> dict[str, Any]:
+    try:
+        intent = case.intent
+        streams = case.small.streams
+    except Exception:  # nothing was inferred
+        return {}
+    return {
+        "kind": case.kind,
+        "family": intent.family,
+        "causal": intent.causal,
+        "known by": intent.reason,
+        "texts": {name: {"input": str(s.key), "pad_id": s.pad_id} for name, s in streams.items()},
+    }

@@ -1,0 +1,94 @@
+"""What a check found: verdict, evidence, cause, mend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Verdict = Literal["pass", "warn", "fail", "skip"]
+
+
+class Skip(Exception):
+    """A check does not apply here, or a fact it needs is not to be had; the reason is its text."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one check says; made by `passed`, `warning` and `failure`.
+
+    Args:
+        evidence: one sentence with the numbers that decide.
+        numbers: the same and more as plain values, for machines and pictures.
+        where: the places at fault, the first one first: dotted module names, parameter names,
+            "head 3 of decoder.layers.0.attention", file lines.
+        cause, mend: where this case is told apart from the check's usual ones.
+    """
+
+    verdict: Verdict
+    evidence: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    where: tuple[str, ...] = ()
+    cause: str = ""
+    mend: str = ""
+
+
+def passed(evidence: str, **numbers: Any) -> Outcome:
+    """It is as it should be."""
+    return Outcome("pass", evidence, numbers)
+
+
+def failure(
+    evidence: str,
+    *,
+    where: str | Sequence[str] = (),
+    cause: str = "",
+    mend: str = "",
+    **numbers: Any,
+) -> Outcome:
+    """A property is violated, as the numbers show."""
+    return Outcome("fail", evidence, numbers, _places(where), cause, mend)
+
+
+def warning(
+    evidence: str,
+    *,
+    where: str | Sequence[str] = (),
+    cause: str = "",
+    mend: str = "",
+    **numbers: Any,
+) -> Outcome:
+    """A strong suspicion, or what will break under conditions that the evidence names."""
+    return Outcome("warn", evidence, numbers, _places(where), cause, mend)
+
+
+def _places(where: str | Sequence[str]) -> tuple[str, ...]:
+    return (where,) if isinstance(where, str) else tuple(where)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of an examination.
+
+    Attributes:
+        code: the check's name, as in suppressions, `--accept` and the docs.
+        verdict: "pass", "warn", "fail" or "skip" (then the evidence is the reason).
+        seconds: what the check took, facts that it was the first to ask for included.
+    """
+
+    code: str
+    group: str
+    title: str
+    verdict: Verdict
+    evidence: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    where: tuple[str, ...] = ()
+    cause: str = ""
+    mend: str = ""
+    reference: str = ""
+    suppressed: str = ""
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)

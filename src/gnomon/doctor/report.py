@@ -1,0 +1,65 @@
+"""The findings of one examination together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnomon.doctor.finding import Finding, Verdict
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an examination found.
+
+    Attributes:
+        target: what was examined, for people.
+        findings: one for each check, in the order of the checks.
+        facts: what was inferred (family, causal …) and how.
+        seconds: wall time in all.
+    """
+
+    target: str
+    findings: tuple[Finding, ...]
+    facts: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __getitem__(self, code: str) -> Finding:
+        """The finding of one check.
+
+        Raises:
+            KeyError: that check was not made.
+        """
+        for each in self.findings:
+            if each.code == code:
+                return each
+        raise KeyError(code)
+
+    def of(self, *verdicts: Verdict) -> tuple[Finding, ...]:
+        """The findings with one of these verdicts, suppressed ones left out."""
+        return tuple(f for f in self.findings if f.verdict in verdicts and not f.suppressed)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong."""
+        return bool(self.of("fail"))
+
+    def counts(self) -> dict[str, int]:
+        """How many of each verdict, and how many were suppressed."""
+        found = Counter("suppressed" if f.suppressed else f.verdict for f in self.findings)
+        return {name: found[name] for name in ("fail", "warn", "pass", "skip", "suppressed")}
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "target": self.target,
+            "facts": self.facts,
+            "counts": self.counts(),
+            "seconds": self.seconds,
+            "findings": [each.as_json() for each in self.findings],
+        }

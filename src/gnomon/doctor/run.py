@@ -1,0 +1,136 @@
+"""One call of the module, and what came out of it at each position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.doctor.call import Call
+from gnomon.doctor.finding import Skip
+from gnomon.probe import Record, observe
+
+_PREFERRED = ("logits", "last_hidden_state", "prediction_logits", "start_logits", "hidden_states")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one call gave.
+
+    Attributes:
+        output: as the module returned it.
+        tensors: its float tensors by path ("logits", "past_key_values.0.1" …).
+        record: what the probe saw, where it was asked to look.
+    """
+
+    call: Call
+    output: Any
+    tensors: Mapping[str, Tensor]
+    record: Record | None
+
+    @property
+    def tokens(self) -> Tensor:
+        """The output at each position, `[B, T, X]`: logits or the last hidden states.
+
+        Raises:
+            Skip: nothing in the output runs along the text (a classifier's scores, say).
+        """
+        found = self._along_text()
+        if found is None:
+            shapes = {name: tuple(each.shape) for name, each in self.tensors.items()}
+            raise Skip(f"no output has a value for each position: {shapes}")
+        return found
+
+    @property
+    def main(self) -> Tensor:
+        """`tokens` where there are some, else the first output, rows first."""
+        found = self._along_text()
+        if found is not None:
+            return found
+        for name in (*_PREFERRED, *self.tensors):
+            if name in self.tensors:
+                return self.tensors[name]
+        raise Skip("the module returns no float tensor")
+
+    def _along_text(self) -> Tensor | None:
+        rows, length = self.call.num_rows(), self.call.length(self.call.read)
+        entry = self.call.entry(self.call.read)
+        for name in (*_PREFERRED, *self.tensors):
+            tensor = self.tensors.get(name)
+            if tensor is None or tensor.dim() < 2:
+                continue
+            if entry.batch == 1 and tensor.dim() >= 3 and tensor.shape[:2] == (length, rows):
+                return tensor.transpose(0, 1)
+            if tensor.dim() >= 3 and tensor.shape[:2] == (rows, length):
+                return tensor
+            if tensor.dim() == 2 and tensor.size(0) == rows * length and rows * length > rows:
+                return tensor.reshape(rows, length, -1)  # positions of all rows in one dimension
+            if name == "start_logits" and tensor.shape == (rows, length):
+                return tensor[..., None]
+        return None
+
+
+def run(module: nn.Module, call: Call, *, record: bool = False, keep_outputs: bool = False) -> Run:
+    """Call the module; the generators and the mode are the caller's to set.
+
+    Args:
+        record: whether to look inside (which may switch off fused fast paths).
+        keep_outputs: whether the record holds every submodule's output.
+    """
+    seen: Record | None = None
+    if record:
+        with observe(module, keep_outputs=keep_outputs) as seen:
+            output = module(*call.args, **call.kwargs)
+    else:
+        output = module(*call.args, **call.kwargs)
+    return Run(call, output, dict(_tensors(output)), seen)
+
+
+def _tensors(output: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    if isinstance(output, Tensor):
+        if output.is_floating_point():
+            yield path or "output", output.to_dense() if output.is_sparse else output
+        return
+    if isinstance(output, Mapping):
+        items: Any = output.items()
+    elif isinstance(output, tuple | list):
+        items = enumerate(output)
+        if hasattr(output, "_fields"):
+            items = zip(output._fields, output, strict=True)
+    elif is_dataclass(output) and not isinstance(output, type):
+        items = ((name, getattr(output, name)) for name in output.__dataclass_fields__)
+    else:
+        return
+    for name, value in items:
+        yield from _tensors(value, f"{path}.{name}" if path else str(name))
+
+
+def difference(a: Tensor, b: Tensor, where: Tensor | None = None) -> float:
+    """The largest difference at the positions `where`, in units of the values' own spread.
+
+    Args:
+        a, b: `[B, T, X]`; non-finite values at the same places are equal, else infinitely far.
+        where: bool `[B, T]`; None: everywhere.
+    """
+    a, b = a.detach().double(), b.detach().double()
+    if where is not None:
+        where = where.to(a.device)
+        a, b = a[where], b[where]
+    if a.numel() == 0:
+        return 0.0
+    finite = a.isfinite()
+    if not torch.equal(finite, b.isfinite()):
+        return float("inf")
+    a, b = a[finite], b[finite]
+    if a.numel() == 0:
+        return 0.0
+    spread = float(a.std(correction=0)) or float(a.abs().max()) or 1.0
+    return float((a - b).abs().max()) / spread
+
+
+def rounding(dtype: torch.dtype) -> float:
+    """How far two orders of the same sums may lie apart, in units of the spread."""
+    return 500 * torch.finfo(dtype if dtype.is_floating_point else torch.float32).eps
