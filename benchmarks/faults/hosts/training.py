@@ -1,0 +1,102 @@
+"""Optimizer, schedule and step as a careful user has them, and a brief training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+if TYPE_CHECKING:
+    from benchmarks.faults.host import Host, Prediction
+
+CLIP_NORM = 1.0
+PLANNED_STEPS = 2000
+WARMUP = 100
+PEAK = 1e-3
+NUM_BRIEF_STEPS = 200
+
+Predict = Callable[[nn.Module, Mapping[str, Tensor]], "Prediction"]
+
+
+def make_optimizer(module: nn.Module, lr: float = PEAK) -> Optimizer:
+    """AdamW: decay on matrices alone, every parameter once."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    return AdamW(
+        [
+            {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.01},
+            {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+        ],
+        lr=lr,
+        betas=(0.9, 0.98),
+        eps=1e-8,
+    )
+
+
+def warm_then_root(step: int) -> float:
+    """Linear warm-up, then the inverse square root, as a factor on the peak rate."""
+    return min((step + 1) / WARMUP, (WARMUP / (step + 1)) ** 0.5)
+
+
+def make_schedule(optimizer: Optimizer) -> LambdaLR:
+    """One step of it per optimizer step."""
+    return LambdaLR(optimizer, warm_then_root)
+
+
+def make_step(
+    predict: Predict, module: nn.Module, optimizer: Optimizer, schedule: Any
+) -> Callable[[Sequence[Any]], float]:
+    """One optimizer step over micro-batches: equal to one big batch."""
+
+    def step(batches: Sequence[Any]) -> float:
+        optimizer.zero_grad()
+        count = 0
+        total = 0.0
+        for batch in batches:
+            made = predict(module, batch)
+            loss = F.cross_entropy(
+                made.logits[made.real].float(), made.targets[made.real], reduction="sum"
+            )
+            count += int(made.real.sum())
+            total += loss.item()
+            loss.backward()
+        for parameter in module.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= count
+        torch.nn.utils.clip_grad_norm_(module.parameters(), CLIP_NORM)
+        optimizer.step()
+        schedule.step()
+        return total / count
+
+    return step
+
+
+def train_briefly(
+    host: Host,
+    module: nn.Module,
+    seed: int,
+    folder: Path | None,
+    num_steps: int = NUM_BRIEF_STEPS,
+) -> None:
+    """A few hundred steps on lines of text; the weights are kept in `folder` for the next time."""
+    path = None if folder is None else folder / f"{host.name}-{seed}-{num_steps}.pt"
+    if path is not None and path.is_file():
+        module.load_state_dict(torch.load(path, weights_only=True))
+        return
+    optimizer = make_optimizer(module, lr=3e-3)
+    step = make_step(host.predict, module, optimizer, make_schedule(optimizer))
+    module.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for number in range(num_steps):
+            step([host.make_batch(1000 + 4 * number + k) for k in range(2)])
+    module.zero_grad()
+    module.eval()
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(module.state_dict(), path)
