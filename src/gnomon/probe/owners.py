@@ -1,0 +1,137 @@
+"""Who is running: a stack of module calls, kept by hooks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.probe.quiet import quiet
+from gnomon.probe.record import ModuleCall, Record, Statistics
+
+
+@dataclass(eq=False)
+class Frame:
+    """One running call of a module, and what was noticed in it so far."""
+
+    name: str
+    module: nn.Module
+    call: ModuleCall
+    inputs: tuple[Tensor, ...]
+    # a mean, variance or the like was taken within this very frame
+    reduces: bool = False
+    # small numbers that were added: a norm's eps
+    small: list[float] = field(default_factory=list)
+    # a norm function of PyTorch's was called within this very frame
+    has_norm: bool = False
+
+
+class Owners:
+    """The stack of running modules; fills `record.modules`."""
+
+    def __init__(
+        self,
+        root: nn.Module,
+        record: Record,
+        *,
+        keep_outputs: bool,
+        on_root: Callable[[Frame], None],
+        on_exit: Callable[[Frame, Any], None],
+    ) -> None:
+        self._root = root
+        self._record = record
+        self._keep_outputs = keep_outputs
+        self._on_root = on_root
+        self._on_exit = on_exit
+        self._stack: list[Frame] = []
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        self._count = 0
+
+    @property
+    def frame(self) -> Frame | None:
+        """The innermost running module; None outside all of them."""
+        return self._stack[-1] if self._stack else None
+
+    @property
+    def name(self) -> str:
+        """The dotted name of the innermost running module."""
+        return self._stack[-1].name if self._stack else ""
+
+    def name_outside(self, kind: type[nn.Module] | tuple[type[nn.Module], ...]) -> str:
+        """The innermost running module that is not of that kind."""
+        for frame in reversed(self._stack):
+            if not isinstance(frame.module, kind):
+                return frame.name
+        return ""
+
+    def attach(self) -> None:
+        """Hook every submodule; a shared one goes by its first name."""
+        for name, module in self._root.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                self._record.notes.append(
+                    f"{name or 'the module'} is TorchScript: nothing inside it can be observed"
+                )
+                continue
+            self._handles.append(
+                module.register_forward_pre_hook(self._enter(name), with_kwargs=True, prepend=True)
+            )
+            self._handles.append(
+                module.register_forward_hook(self._leave, with_kwargs=True, always_call=True)
+            )
+
+    def detach(self) -> None:
+        """Take all hooks off again."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._stack.clear()
+
+    def _enter(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+            with quiet():
+                tensors = tuple(floats((args, kwargs)))
+                call = ModuleCall(
+                    name, self._count, module.training, tuple(map(Statistics, tensors))
+                )
+            self._count += 1
+            self._record.modules.setdefault(name, []).append(call)
+            frame = Frame(name, module, call, tensors)
+            if not self._stack:
+                self._on_root(frame)
+            self._stack.append(frame)
+
+        return enter
+
+    def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        # Frames above are those of modules that an exception left, where hooks did not run.
+        while self._stack and self._stack[-1].module is not module:
+            self._stack.pop().call.failed = True
+        if not self._stack:
+            return
+        frame = self._stack.pop()
+        if output is None and sys.exc_info()[0] is not None:
+            frame.call.failed = True
+            return
+        with quiet():
+            tensors = tuple(floats(output))
+            frame.call.outputs = tuple(map(Statistics, tensors))
+            if self._keep_outputs:
+                frame.call.tensors = tuple(tensor.detach() for tensor in tensors)
+            self._on_exit(frame, output)
+
+
+def floats(value: Any) -> Iterator[Tensor]:
+    """Floating-point tensors within lists, tuples, dicts and dataclass-like outputs."""
+    if isinstance(value, Tensor):
+        if value.is_floating_point() and value.layout == torch.strided:
+            yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from floats(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from floats(item)
