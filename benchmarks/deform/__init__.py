@@ -1,0 +1,1 @@
+"""The doctor on the faults that DEForm (package `defaultplusplus`) injects."""
