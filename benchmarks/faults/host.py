@@ -56,6 +56,7 @@ class Call:
         bias: added to the scaled scores (T5, ALiBi), or None.
         scale: factor on the scores.
         dropout: probability in force now (0 in eval).
+        training: whether the sublayer is in training mode.
         site: which sublayer calls.
     """
 
@@ -66,6 +67,7 @@ class Call:
     bias: Tensor | None
     scale: float
     dropout: float
+    training: bool
     site: Site
 
     def but(self, **changes: Any) -> Call:
@@ -151,13 +153,13 @@ class Anatomy:
         encoder_layers: of an encoder-decoder's encoder.
         embedding: module or parameter with the (first) token table.
         output: module or parameter of the output projection.
-        positions: module or parameter of the added positions ("" for rope and relative bias).
+        positions: modules of the added positions (none for rope and relative bias).
     """
 
     layers: tuple[Layer, ...]
     embedding: str
     output: str = ""
-    positions: str = ""
+    positions: tuple[str, ...] = ()
     encoder_layers: tuple[Layer, ...] = ()
 
 
@@ -181,6 +183,10 @@ class Host:
         traits: what there is to break: causal, padding (of the self-attention), cross, cache,
             tied, scaled-embedding, learned-positions, sinusoidal, rope, relative, post-norm,
             layer-norm, rms, gated, packed, config.
+        rotate: `rotate(module, angles, mixed)` exchanges the rotary angles: `angles(positions,
+            rates)` → `[..., T, K/2]`; `mixed`: pairs coordinates in the other convention.
+        residual: `residual(module, layer, factor)` weighs the residual path around the last
+            sublayer of a layer.
         decoding: how it decodes with its cache (causal hosts only).
         held_out: kept for the figure on hosts that checks were not developed on.
         declared: fields of `Patient` that a user of such a model would fill in.
@@ -200,6 +206,8 @@ class Host:
     source: str = "ids"
     target: str = ""
     mask: str = ""
+    rotate: Callable[[nn.Module, Any, bool], None] | None = None
+    residual: Callable[[nn.Module, int, float], None] | None = None
     decoding: Decoding | None = None
     held_out: bool = False
     declared: Mapping[str, Any] = field(default_factory=dict)

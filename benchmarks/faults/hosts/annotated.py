@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import torch
 import torch.nn.functional as F
 from benchmarks.faults.host import Anatomy, Batch, Host, Layer, Prediction, Site, seeded
-from benchmarks.faults.hosts.seams import reroute_core
+from benchmarks.faults.hosts.seams import reroute_core, residual_before_norm
 from benchmarks.faults.hosts.text import BOS, LONGEST, PAD, VOCAB_SIZE, rows, swapped
 from torch import Tensor, nn
 
@@ -249,13 +249,16 @@ HOST = Host(
     source="src",
     target="tgt",
     mask="src_mask",
+    residual=residual_before_norm(
+        "decoder.layers.{}.sublayer.2.norm", "decoder.layers.{}.feed_forward"
+    ),
     decoding=Decoding(),
     anatomy=Anatomy(
         layers=tuple(_layer("decoder", number, 3) for number in range(NUM_LAYERS)),
         encoder_layers=tuple(_layer("encoder", number, 2) for number in range(NUM_LAYERS)),
         embedding="src_embed.0.lut",
         output="generator",
-        positions="src_embed.1",
+        positions=("src_embed.1", "tgt_embed.1"),
     ),
     traits=frozenset(
         {"causal", "padding", "cross", "tied", "scaled-embedding", "sinusoidal", "layer-norm",

@@ -120,7 +120,7 @@ HOST = Host(
         layers=tuple(_layer(number) for number in range(NUM_LAYERS)),
         embedding="token_emb",
         output="to_logits",
-        positions="pos_emb",
+        positions=("pos_emb",),
     ),
     traits=frozenset(
         {"padding", "learned-positions", "layer-norm", "post-norm", "dropout-modules", "zero-row"}

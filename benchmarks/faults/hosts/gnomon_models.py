@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any
 
@@ -33,6 +33,7 @@ from gnomon.model import (
     attend,
 )
 from gnomon.model.masks import Mask
+from gnomon.model.rope import Rotation
 
 NUM_LAYERS = 2
 SIZES: dict[str, Any] = {
@@ -84,12 +85,43 @@ def reroute(module: nn.Module, site: Site, change: Change) -> None:
             mask.bias,
             self.scale,
             self.dropout if self.training else 0.0,
+            self.training,
             site,
         )
         output: Tensor = self.out(change(call, native).transpose(1, 2).flatten(2))
         return output
 
     sublayer.attend = MethodType(exchanged, sublayer)
+
+
+class MixedRotation(Rotation):
+    """The angles of neighbouring coordinates, applied to coordinate halves."""
+
+    def turn(self, x: Tensor) -> Tensor:
+        """Rotate heads `[B, heads, L, K]`."""
+        cos, sin = (w.repeat_interleave(2, dim=-1) for w in (self.cos, self.sin))
+        first, second = x.chunk(2, dim=-1)
+        return x * cos + torch.cat((-second, first), dim=-1) * sin
+
+
+def rotate(module: Any, exchanged: Callable[..., Tensor], mixed: bool) -> None:
+    """Exchange the stack's angles."""
+    stack = module.decoder
+    kind = MixedRotation if mixed else Rotation
+
+    def rotation(self: Any, positions: Tensor, *_: Any) -> Rotation:
+        K = self.head_size
+        angle = exchanged(positions, self.rope.theta ** (-torch.arange(0, K, 2) / K)).float()
+        angle = angle.unsqueeze(1) if angle.dim() == 3 else angle
+        return kind(angle.cos(), angle.sin())
+
+    stack.rotation = MethodType(rotation, stack)
+
+
+def residual(module: Any, layer: int, factor: float) -> None:
+    """Weigh the residual path around the feed-forward."""
+    stack = module.encoder if module.decoder is None else module.decoder
+    stack.layers[layer].feedforward_residual.alpha = factor
 
 
 def predict_translation(module: nn.Module, batch: Mapping[str, Tensor]) -> Prediction:
@@ -202,6 +234,7 @@ TRANSLATOR = Host(
     sites=sites,
     reroute=reroute,
     predict=predict_translation,
+    residual=residual,
     target="target",
     decoding=TranslationDecoding(),
     anatomy=Anatomy(
@@ -215,7 +248,7 @@ TRANSLATOR = Host(
             "encoder", "attention_residual.norm_after", "feedforward_residual.norm_after"
         ),
         embedding="tables.source",
-        positions="target_embedding.position",
+        positions=("source_embedding.position", "target_embedding.position"),
     ),
     traits=frozenset(
         {"causal", "padding", "cross", "cache", "scaled-embedding", "sinusoidal", "post-norm",
@@ -239,7 +272,9 @@ DECODER = Host(
     sites=sites,
     reroute=reroute,
     predict=predict_next,
+    residual=residual,
     decoding=TextDecoding(),
+    rotate=rotate,
     anatomy=Anatomy(
         layers=_layers(
             "decoder", "attention_residual.norm_before", "feedforward_residual.norm_before"
@@ -264,12 +299,13 @@ ENCODER = Host(
     sites=sites,
     reroute=reroute,
     predict=predict_masked,
+    residual=residual,
     anatomy=Anatomy(
         layers=_layers(
             "encoder", "attention_residual.norm_after", "feedforward_residual.norm_after"
         ),
         embedding="tables.source",
-        positions="source_embedding.position",
+        positions=("source_embedding.position",),
     ),
     traits=frozenset(
         {"padding", "learned-positions", "post-norm", "layer-norm", "zero-row", "config"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from benchmarks.faults.host import (
     seeded,
 )
 from benchmarks.faults.hosts.decoding import last_real
+from benchmarks.faults.hosts.seams import residual_before_norm
 from benchmarks.faults.hosts.text import (
     BOS,
     EOS,
@@ -64,7 +66,9 @@ def exchanged_attention(
         if causal and T > 1:
             keep = keep.tril(S - T)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    call = Call(query, key, value, keep, position_bias, scale, dropout, module.faults_site)
+    call = Call(
+        query, key, value, keep, position_bias, scale, dropout, module.training, module.faults_site
+    )
     native = NATIVE[module.faults_native]
     return module.faults_change(call, native).transpose(1, 2).contiguous(), None
 
@@ -108,6 +112,26 @@ def reroute(module: nn.Module, site: Site, change: Change) -> None:
     sublayer.config._attn_implementation_internal = REROUTED
     sublayer.faults_native = native if native in NATIVE else sublayer.faults_native
     sublayer.faults_change, sublayer.faults_site = change, site
+
+
+class ExchangedRotary(nn.Module):
+    """A rotary table of the user's own; the library's code applies it to coordinate halves."""
+
+    def __init__(self, old: nn.Module, angles: Callable[..., Tensor], mixed: bool) -> None:
+        super().__init__()
+        self.register_buffer("inv_freq", old.inv_freq, persistent=False)
+        self.angles, self.mixed = angles, mixed
+
+    def forward(self, x: Tensor, position_ids: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+        """Cosines and sines `[B, T, K]`."""
+        angle = self.angles(position_ids, self.inv_freq.float())
+        both = angle.repeat_interleave(2, -1) if self.mixed else torch.cat((angle, angle), dim=-1)
+        return both.cos().to(x.dtype), both.sin().to(x.dtype)
+
+
+def rotate(module: Any, angles: Callable[..., Tensor], mixed: bool) -> None:
+    """Exchange the one rotary module."""
+    module.model.rotary_emb = ExchangedRotary(module.model.rotary_emb, angles, mixed)
 
 
 def self_sites(pattern: str, role: Any) -> Callable[[nn.Module], list[Site]]:
@@ -236,7 +260,9 @@ class PairDecoding:
         state["memory"].last_hidden_state = state["memory"].last_hidden_state[rows]
 
 
-def _build(model: str, config: str, implementation: str, **choices: Any) -> Callable[[], nn.Module]:
+def builder(
+    model: str, config: str, implementation: str, **choices: Any
+) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         import transformers
 
@@ -291,8 +317,72 @@ BERT_LAYER = (
 )
 
 
+def residual_in_output(stem: str) -> Callable[[nn.Module, int, float], None]:
+    """BERT adds the residual where the feed-forward's output module gets it as an argument."""
+
+    def residual(module: nn.Module, layer: int, factor: float) -> None:
+        def weigh(_: nn.Module, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            return inputs[0], inputs[1] * factor
+
+        output = module.get_submodule(f"{stem}.encoder.layer.{layer}.output")
+        output.register_forward_pre_hook(weigh)
+
+    return residual
+
+
+class PackedLlama(nn.Module):
+    """Llama over rows that hold several documents, numbered by `documents [B, T]`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def visible(self, documents: Tensor) -> Tensor:
+        """bool `[B, 1, T, T]`: earlier tokens of the same document."""
+        T = documents.shape[1]
+        same = documents.unsqueeze(2) == documents.unsqueeze(1)
+        return (same & torch.ones(T, T, dtype=torch.bool).tril()).unsqueeze(1)
+
+    def forward(self, input_ids: Tensor, documents: Tensor, labels: Tensor | None = None) -> Any:
+        """The library's output."""
+        places = torch.arange(input_ids.shape[1]).expand_as(documents)
+        begins = documents != nn.functional.pad(documents, (1, 0), value=-1)[:, :-1]
+        places = places - torch.where(begins, places, 0).cummax(dim=1).values
+        return self.model(
+            input_ids=input_ids,
+            attention_mask=self.visible(documents),
+            position_ids=places,
+            labels=labels,
+        )
+
+
+def packed_batch(seed: int) -> Batch:
+    """Two rows of two documents each."""
+    ids = rows(seed, (12, 12, 12, 12)).view(2, 24)
+    documents = torch.zeros(2, 24, dtype=torch.long)
+    documents[:, 12:] = 1
+    return {"input_ids": ids, "documents": documents, "labels": ids.clone()}
+
+
+def _packed(llama: Host) -> Host:
+    return replace(
+        llama,
+        name="hf-llama-packed",
+        make=lambda seed: PackedLlama(llama.make(seed)),
+        make_batch=packed_batch,
+        sites=self_sites("model.model.layers.{}.self_attn", "decoder"),
+        anatomy=Anatomy(layers=(), embedding="model.model.embed_tokens"),
+        traits=frozenset({"packed"}),
+        mask="",
+        decoding=None,
+        rotate=None,
+        residual=None,
+        declared={"family": "decoder", "document_key": "documents"},
+    )
+
+
 def _bert(name: str, implementation: str, model: str, config: str, stem: str, **more: Any) -> Host:
-    build = _build(
+    build = builder(
         model,
         config,
         implementation,
@@ -312,13 +402,14 @@ def _bert(name: str, implementation: str, model: str, config: str, stem: str, **
         sites=self_sites(stem + ".encoder.layer.{}.attention.self", "encoder"),
         reroute=reroute,
         predict=predict_in_place,
+        residual=residual_in_output(stem),
         source="input_ids",
         mask="attention_mask",
         anatomy=Anatomy(
             layers=layer(stem + ".encoder.layer.{}", *BERT_LAYER),
             embedding=f"{stem}.embeddings.word_embeddings",
             output=more["output"],
-            positions=f"{stem}.embeddings.position_embeddings",
+            positions=(f"{stem}.embeddings.position_embeddings",),
         ),
         traits=frozenset(
             {"padding", "tied", "learned-positions", "layer-norm", "post-norm", "config",
@@ -329,7 +420,7 @@ def _bert(name: str, implementation: str, model: str, config: str, stem: str, **
 
 
 def _gpt2(implementation: str) -> Host:
-    build = _build(
+    build = builder(
         "GPT2LMHeadModel",
         "GPT2Config",
         implementation,
@@ -347,6 +438,7 @@ def _gpt2(implementation: str) -> Host:
         make=lambda seed: seeded(seed, build),
         make_batch=text_batch,
         sites=self_sites("transformer.h.{}.attn", "decoder"),
+        residual=residual_before_norm("transformer.h.{}.ln_2", "transformer.h.{}.mlp"),
         reroute=reroute,
         predict=predict_next,
         source="input_ids",
@@ -359,7 +451,7 @@ def _gpt2(implementation: str) -> Host:
             ),
             embedding="transformer.wte",
             output="lm_head",
-            positions="transformer.wpe",
+            positions=("transformer.wpe",),
         ),
         traits=frozenset(
             {"causal", "padding", "cache", "tied", "learned-positions", "layer-norm", "config",
@@ -372,7 +464,7 @@ def _gpt2(implementation: str) -> Host:
 def llama_like(name: str, implementation: str, **choices: Any) -> Host:
     """Llama and its relatives."""
     config, model = f"{name}Config", f"{name}ForCausalLM"
-    build = _build(
+    build = builder(
         model,
         config,
         implementation,
@@ -397,6 +489,10 @@ def llama_like(name: str, implementation: str, **choices: Any) -> Host:
         source="input_ids",
         mask="attention_mask",
         decoding=TextDecoding(),
+        rotate=rotate,
+        residual=residual_before_norm(
+            "model.layers.{}.post_attention_layernorm", "model.layers.{}.mlp"
+        ),
         anatomy=Anatomy(
             layers=layer(*LLAMA_LAYER), embedding="model.embed_tokens", output="lm_head"
         ),
@@ -418,7 +514,7 @@ def pair_sites(stem: str, number: int) -> list[Site]:
 
 
 def _bart(name: str, implementation: str, model: str, config: str, **choices: Any) -> Host:
-    build = _build(
+    build = builder(
         model,
         config,
         implementation,
@@ -459,7 +555,7 @@ def _bart(name: str, implementation: str, model: str, config: str, **choices: An
             ),
             embedding="model.shared",
             output="lm_head",
-            positions="model.encoder.embed_positions",
+            positions=("model.encoder.embed_positions", "model.decoder.embed_positions"),
         ),
         traits=frozenset(
             traits | {"sinusoidal"} if name == "marian" else traits | {"learned-positions"}
@@ -469,7 +565,7 @@ def _bart(name: str, implementation: str, model: str, config: str, **choices: An
 
 
 def _t5(implementation: str) -> Host:
-    build = _build(
+    build = builder(
         "T5ForConditionalGeneration",
         "T5Config",
         implementation,
@@ -543,6 +639,7 @@ HOSTS = (
     _gpt2("sdpa"),
     llama_like("Llama", "eager"),
     llama_like("Llama", "sdpa"),
+    _packed(llama_like("Llama", "sdpa")),
     _t5("eager"),
     _t5("sdpa"),
     _bart("marian", "sdpa", "MarianMTModel", "MarianConfig"),

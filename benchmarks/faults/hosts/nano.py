@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 import torch.nn.functional as F
 from benchmarks.faults.host import Anatomy, Batch, Host, Layer, Prediction, Site, seeded
-from benchmarks.faults.hosts.seams import reroute_core
+from benchmarks.faults.hosts.seams import reroute_core, residual_before_norm
 from benchmarks.faults.hosts.text import LONGEST, PAD, VOCAB_SIZE, rows
 from torch import Tensor, nn
 
@@ -193,12 +193,13 @@ HOST = Host(
     reroute=reroute_core("bhtk"),
     predict=predict,
     source="idx",
+    residual=residual_before_norm("h.{}.ln_2", "h.{}.mlp"),
     decoding=Decoding(),
     anatomy=Anatomy(
         layers=tuple(_layer(number) for number in range(NUM_LAYERS)),
         embedding="wte",
         output="lm_head",
-        positions="wpe",
+        positions=("wpe",),
     ),
     traits=TRAITS,
     declared={"family": "decoder"},

@@ -83,9 +83,33 @@ def reroute_core(layout: Layout) -> Any:
             kept = keep_to_standard(keep, (*q.shape[:3], k.shape[2]))
             dropout = self.dropout.p if self.training else 0.0
             return from_standard(
-                change(Call(q, k, v, kept, bias, scale, dropout, site), native), layout
+                change(Call(q, k, v, kept, bias, scale, dropout, self.training, site), native),
+                layout,
             )
 
         sublayer.core = MethodType(exchanged, sublayer)
 
     return reroute
+
+
+def residual_before_norm(norm: str, down: str) -> Any:
+    """The `residual` of pre-norm hosts: x + f(norm(x)) becomes factor * x + f(norm(x)).
+
+    Args:
+        norm: name of the last sublayer's norm, with `{}` for the layer's number.
+        down: name of the module whose output is added.
+    """
+
+    def residual(module: nn.Module, layer: int, factor: float) -> None:
+        kept: list[Tensor] = []
+
+        def remember(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            kept[:] = [inputs[0]]
+
+        def weigh(_: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+            return output + (factor - 1.0) * kept.pop()
+
+        module.get_submodule(norm.format(layer)).register_forward_pre_hook(remember)
+        module.get_submodule(down.format(layer)).register_forward_hook(weigh)
+
+    return residual

@@ -21,7 +21,7 @@ from benchmarks.faults.host import (
     seeded,
 )
 from benchmarks.faults.hosts.decoding import last_real
-from benchmarks.faults.hosts.seams import keep_to_standard
+from benchmarks.faults.hosts.seams import keep_to_standard, residual_before_norm
 from benchmarks.faults.hosts.text import BOS, LONGEST, PAD, VOCAB_SIZE, rows, swapped
 from torch import Tensor, nn
 
@@ -70,7 +70,7 @@ class OwnMultiheadAttention(nn.Module):
         if key_padding_mask is not None:
             keep = keep & ~hidden(key_padding_mask)[:, None, None, :]
         dropout = self.dropout.p if self.training else 0.0
-        call = Call(q, k, v, keep, None, self.head_dim**-0.5, dropout, self.site)
+        call = Call(q, k, v, keep, None, self.head_dim**-0.5, dropout, self.training, self.site)
         output = self.change(call, self.native)
         return self.out_proj(output.transpose(1, 2).flatten(-2)), None
 
@@ -292,7 +292,7 @@ SEQ2SEQ = Host(
         encoder_layers=tuple(_torch_layer("encoder", number, 2) for number in range(NUM_LAYERS)),
         embedding="embed",
         output="project",
-        positions="positions",
+        positions=("positions",),
     ),
     traits=frozenset(
         {"causal", "padding", "cross", "scaled-embedding", "sinusoidal", "layer-norm",
@@ -310,12 +310,13 @@ DECODER = Host(
     sites=lm_sites,
     reroute=reroute,
     predict=predict_next,
+    residual=residual_before_norm("blocks.{}.norm2", "blocks.{}.ff"),
     decoding=LanguageModelDecoding(),
     anatomy=Anatomy(
         layers=tuple(_block(number) for number in range(NUM_LAYERS)),
         embedding="tokens",
         output="head",
-        positions="places",
+        positions=("places",),
     ),
     traits=frozenset(
         {"causal", "padding", "left-padding", "learned-positions", "layer-norm", "relu",
