@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gnomon.api import evaluate, load, train
+    from gnomon.doctor import Patient, Report, diagnose
     from gnomon.errors import GnomonError
     from gnomon.tasks import Terminology, Translation, Translator
 
@@ -15,9 +16,12 @@ __version__ = "0.1.0"
 # instant although torch is not.
 _HOMES = {
     "GnomonError": "gnomon.errors",
+    "Patient": "gnomon.doctor",
+    "Report": "gnomon.doctor",
     "Terminology": "gnomon.tasks",
     "Translation": "gnomon.tasks",
     "Translator": "gnomon.tasks",
+    "diagnose": "gnomon.doctor",
     "evaluate": "gnomon.api",
     "load": "gnomon.api",
     "train": "gnomon.api",
@@ -25,10 +29,13 @@ _HOMES = {
 
 __all__ = [
     "GnomonError",
+    "Patient",
+    "Report",
     "Terminology",
     "Translation",
     "Translator",
     "__version__",
+    "diagnose",
     "evaluate",
     "load",
     "train",

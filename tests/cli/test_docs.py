@@ -22,7 +22,7 @@ def _options() -> dict[str, set[str]]:
             for one in commands
             for parameter in one.params
             if parameter.param_type_name == "option"
-            for option in parameter.opts
+            for option in (*parameter.opts, *parameter.secondary_opts)
             if option not in ("--help", "-h")
         }
     return found

@@ -3,6 +3,7 @@
 from gnomon.api.average import average
 from gnomon.api.backtranslate import backtranslate
 from gnomon.api.curves import CurveVerdict, check_curve, save_curve
+from gnomon.api.doctor import examine_target
 from gnomon.api.dry_run import Look, dry_run
 from gnomon.api.evaluate import evaluate, evaluate_files
 from gnomon.api.load import load, model_folder
@@ -24,6 +25,7 @@ __all__ = [
     "dry_run",
     "evaluate",
     "evaluate_files",
+    "examine_target",
     "given_pairs",
     "list_runs",
     "load",

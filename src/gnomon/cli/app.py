@@ -13,6 +13,7 @@ from gnomon.cli import (
     align,
     average,
     backtranslate,
+    doctor,
     evaluate,
     prepare,
     quickstart,
@@ -61,6 +62,7 @@ _add("prepare", prepare.prepare)
 _add("train", train.train)
 _add("evaluate", evaluate.evaluate)
 _add("runs", runs.runs)
+_add("doctor", doctor.doctor)
 _add("translate", translate.translate)
 _add("score", score.score)
 _add("average", average.average)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import COSTS, SYMPTOMS, Check, Cost, all_checks
 from gnomon.doctor.finding import Finding, Outcome, Skip
 from gnomon.doctor.patient import Batch, Patient
+from gnomon.doctor.pictures import draw_from
 from gnomon.doctor.report import Report
 from gnomon.doctor.restore import untouched
 from gnomon.errors import DoctorError
@@ -123,12 +125,18 @@ def examine(
     target: str = "",
     announce: Callable[[Plan], None] | None = None,
     progress: Callable[[Finding], None] | None = None,
+    pictures: bool = False,
 ) -> Report:
-    """Make these checks; see `diagnose`."""
+    """Make these checks; see `diagnose`.
+
+    Args:
+        pictures: whether the report holds what its HTML page draws.
+    """
     start = time.perf_counter()
     case = Case(patient)
     findings = []
-    with untouched(patient.module):
+    with untouched(patient.module), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the model is called in ways that its user would not
         if announce is not None:
             announce(Plan(tuple(checks), _estimate(case, checks)))
         for each in checks:
@@ -138,8 +146,9 @@ def examine(
             if progress is not None:
                 progress(finding)
         facts = _facts(case)
+        drawn = draw_from(case) if pictures else {}
     name = target or (type(patient.module).__name__ if patient.module is not None else "")
-    return Report(name, tuple(findings), facts, time.perf_counter() - start)
+    return Report(name, tuple(findings), facts, time.perf_counter() - start, drawn)
 
 
 def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:

@@ -135,5 +135,6 @@ def is_self_attention(call: AttentionCall) -> bool:
 def hides_future(call: AttentionCall) -> bool:
     """Whether the weights above the diagonal are all zero."""
     weights = call.weights
+    assert weights is not None, "asked of calls that are self-attention"
     later = torch.ones(weights.shape[-2:], dtype=torch.bool, device=weights.device).triu(1)
     return bool((weights[..., later] <= 1e-6).all())

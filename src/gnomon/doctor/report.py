@@ -19,12 +19,14 @@ class Report:
         findings: one for each check, in the order of the checks.
         facts: what was inferred (family, causal …) and how.
         seconds: wall time in all.
+        pictures: what the HTML page draws, where it was asked for (see `doctor.pictures`).
     """
 
     target: str
     findings: tuple[Finding, ...]
     facts: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    pictures: dict[str, Any] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
@@ -62,4 +64,5 @@ class Report:
             "counts": self.counts(),
             "seconds": self.seconds,
             "findings": [each.as_json() for each in self.findings],
+            "pictures": self.pictures,
         }

@@ -24,7 +24,7 @@ _UNBOUND = (
     *(f"training.{key}" for key in ("device", "threads", "log_every", "checkpoint_every")),
     *("training.keep_last", "training.seed"),
 )
-_UNBOUND_TABLES = ("data.", "evaluation.", "decoding.")
+_UNBOUND_TABLES = ("data.", "evaluation.", "decoding.", "doctor.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from gnomon.decoding import SearchConfig
 from gnomon.evaluation import EvaluationConfig
 from gnomon.model import TransformerConfig
+from gnomon.recipes.doctor import DoctorConfig
 from gnomon.text import AugmentationConfig, CleaningConfig, DataConfig, TokenizerConfig
 from gnomon.training import (
     AveragingConfig,
@@ -44,6 +45,7 @@ class Recipe:
     averaging: AveragingConfig = field(default_factory=AveragingConfig)
     decoding: SearchConfig = field(default_factory=SearchConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    doctor: DoctorConfig = field(default_factory=DoctorConfig)
 
     def problems(self) -> list[str]:
         """Rules between tables that this recipe breaks; each table answers for its own."""

@@ -1,0 +1,131 @@
+"""A report for a terminal: what is wrong in full, the rest as a count."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gnomon.doctor.check import COSTS
+from gnomon.doctor.examine import Plan
+from gnomon.doctor.finding import Finding
+from gnomon.doctor.report import Report
+from gnomon.errors import excerpt
+
+WORDS = {"fail": "failed", "warn": "warned of", "pass": "passed", "skip": "skipped"}
+_STYLES = {"fail": "bold red", "warn": "bold yellow", "pass": "green", "skip": "dim"}
+_PLACES = 5  # named of a finding
+
+
+def plan_sentence(plan: Plan) -> str:
+    """What will be done, and what it costs."""
+    counts = Counter(each.cost for each in plan.checks)
+    classes = ", ".join(f"{counts[cost]} {cost}" for cost in COSTS if counts[cost])
+    about = f"about {plan.seconds:.0f} s" if plan.seconds >= 1.5 else "a second or two"
+    return (
+        f"{len(plan.checks)} checks ({classes}), {about}; everything is left as it was"
+        if plan.checks
+        else "no check fits what was asked for"
+    )
+
+
+def report_text(report: Report, *, verbose: bool = False, width: int = 100) -> str:
+    """A report as plain text, lines broken at `width`; see `draw_report`."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        draw_report(report, console, verbose=verbose)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def draw_report(report: Report, console: Console, *, verbose: bool = False) -> None:
+    """Print a report.
+
+    Args:
+        verbose: also what passed, and why the rest was skipped or is suppressed.
+    """
+    wrong = [*report.of("fail"), *report.of("warn")]
+    for finding in wrong:
+        _draw_finding(finding, console)
+    if verbose:
+        others = [f for f in report if f.suppressed or f.verdict in ("pass", "skip")]
+        _draw_others(others, console)
+    if facts := facts_sentence(report.facts):
+        console.print(Text(facts, style="dim"))
+    console.print(Text(counts_sentence(report)), highlight=False)
+
+
+def counts_sentence(report: Report) -> str:
+    """How many failed, and so on; how long it took."""
+    counts = report.counts()
+    told = [f"{counts[verdict]} {word}" for verdict, word in WORDS.items() if counts[verdict]]
+    if counts["suppressed"]:
+        told.append(f"{counts['suppressed']} accepted by the recipe")
+    return f"{', '.join(told) or 'nothing was checked'} in {report.seconds:.1f} s"
+
+
+def facts_sentence(facts: Mapping[str, Any]) -> str:
+    """What the model was taken for, "" where nothing is known."""
+    if "family" not in facts:
+        return ""
+    causal = {True: "causal", False: "reading in both directions", None: "causal or not: unknown"}
+    family = str(facts["family"]).replace("_", "-")
+    return f"taken for: {family}, {causal[facts['causal']]} ({facts['known by']})"
+
+
+def _draw_finding(finding: Finding, console: Console) -> None:
+    head = Text.assemble(
+        (finding.verdict.upper(), _STYLES[finding.verdict]),
+        "  ",
+        (f"{finding.group}/{finding.code}", "bold"),
+        f"  not so: {_lower(finding.title)}" if finding.verdict == "fail" else f"  {finding.title}",
+    )
+    console.print(head)
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim")
+    rows.add_column()
+    for name, text in told(finding):
+        rows.add_row(name, Text(text))
+    console.print(Padding(rows, (0, 0, 1, 2)))
+
+
+def told(finding: Finding) -> Iterator[tuple[str, str]]:
+    """What a finding says, line by line: name and text."""
+    yield "seen", excerpt(finding.evidence)
+    if finding.where:
+        more = len(finding.where) - _PLACES
+        places = [excerpt(place) for place in finding.where[:_PLACES]]
+        yield "where", ", ".join(places) + (f" and {more} more" if more > 0 else "")
+    for name, text in (
+        ("cause", finding.cause),
+        ("mend", finding.mend),
+        ("about", finding.reference),
+        ("accepted", finding.suppressed),
+    ):
+        if text:
+            yield name, excerpt(text)
+
+
+def _draw_others(findings: Iterable[Finding], console: Console) -> None:
+    rows = Table.grid(padding=(0, 2))
+    for finding in findings:
+        word = "accepted" if finding.suppressed else finding.verdict
+        text = finding.evidence
+        if finding.suppressed:
+            text += f" (accepted: {finding.suppressed})"
+        style = _STYLES["skip"] if finding.suppressed else _STYLES[finding.verdict]
+        rows.add_row(
+            Text(word, style=style), f"{finding.group}/{finding.code}", Text(excerpt(text))
+        )
+    if rows.row_count:
+        console.print(Padding(rows, (0, 0, 1, 0)))
+
+
+def _lower(title: str) -> str:
+    """The title within a sentence; what is written in capitals stays so."""
+    return title if title[:2].isupper() else title[:1].lower() + title[1:]

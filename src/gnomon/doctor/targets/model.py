@@ -1,0 +1,125 @@
+"""gnomon's own: a run, a checkpoint, a model folder."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnomon.doctor.patient import Patient
+from gnomon.doctor.targets.search import beam, greedy
+from gnomon.doctor.targets.target import Options, Target
+from gnomon.doctor.targets.training import training_fields
+from gnomon.doctor.targets.vocabulary import OneText, batch_of, first_pairs
+from gnomon.errors import GnomonError
+from gnomon.model import load_model
+from gnomon.recipes import Recipe, load_recipe
+from gnomon.tasks import Translator, load_translator
+from gnomon.training import RunFolder, check_weights, choose_device
+
+
+def open_run(folder: Path, options: Options) -> Target:
+    """A run: the model of one checkpoint with all that its training was given.
+
+    A run without a checkpoint is examined as its recipe.
+
+    Raises:
+        RunError, RecipeError, ModelError: what is there cannot be read.
+    """
+    run = RunFolder.open(folder)
+    if not run.checkpoints.steps() and run.recipe_path.is_file():
+        from gnomon.doctor.targets.recipe import open_recipe
+
+        return replace(
+            open_recipe(run.recipe_path, options),
+            notes=("the run has no checkpoint yet: it is examined as its recipe",),
+        )
+    opened = open_model(run.resolve(options.checkpoint), options)
+    return replace(opened, name=str(folder), kind="run")
+
+
+def open_model(folder: Path, options: Options) -> Target:
+    """A model folder, or a checkpoint with its run around it.
+
+    Raises:
+        ModelError: the folder or its weights are damaged.
+    """
+    check_weights(folder)
+    device = choose_device(options.device)
+    fields: dict[str, Any] = {"folder": folder, "reload": lambda: load_model(folder, device)}
+    translator = _translator(folder, device)
+    module = translator.model if translator is not None else load_model(folder, device)
+    fields |= {"module": module, "config": module.config, "family": module.config.family}
+    fields["pad_id"], fields["padding_side"] = module.config.pad_id, "right"
+    notes: list[str] = []
+    recipe = _recipe_of(folder, notes)
+    if translator is not None:
+        fields |= {
+            "tokenizer": OneText(translator.tokenizers.source),
+            "generate": greedy,
+            "beam_generate": beam,
+            "max_length": translator.longest_source,
+        }
+    if recipe is not None:
+        step, tensors = _training_state(folder)
+        fields |= training_fields(module, recipe, step=step, tensors=tensors)
+        if translator is not None:
+            fields |= _text_of(translator, recipe, device, notes)
+    return Target(
+        name=str(folder),
+        kind="model",
+        what=f"a gnomon {module.config.family.replace('_', '-')} of "
+        f"{sum(p.numel() for p in module.parameters()):,} parameters from {folder}",
+        patient=Patient(**fields),
+        notes=tuple(notes),
+        suppress={} if recipe is None else recipe.doctor.suppress,
+    )
+
+
+def _translator(folder: Path, device: torch.device) -> Translator | None:
+    try:
+        task = json.loads((folder / "config.json").read_text("utf-8")).get("task")
+    except (OSError, ValueError):
+        task = None  # told by load_model
+    return None if task is None else load_translator(folder, device)
+
+
+def _recipe_of(folder: Path, notes: list[str]) -> Recipe | None:
+    """The recipe of the run that a checkpoint lies in."""
+    run = RunFolder(folder.resolve().parent.parent)
+    if folder.resolve().parent.name != "checkpoints" or not run.recipe_path.is_file():
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when the run began
+            return load_recipe(run.recipe_path)
+    except GnomonError as error:
+        notes.append(f"its recipe cannot be read ({' '.join(str(error).split())})")
+        return None
+
+
+def _training_state(folder: Path) -> tuple[int, dict[str, Tensor] | None]:
+    """Steps made and the optimizer's states; an average has none."""
+    name = folder.resolve().name
+    if not name.startswith("step-"):
+        return 0, None
+    checkpoints = RunFolder(folder.resolve().parent.parent).checkpoints
+    checkpoint = checkpoints.load(int(name.removeprefix("step-")))
+    return checkpoint.state.step, dict(checkpoint.tensors)
+
+
+def _text_of(
+    translator: Translator, recipe: Recipe, device: torch.device, notes: list[str]
+) -> dict[str, Any]:
+    pairs = first_pairs(recipe.data)
+    if not pairs:
+        notes.append("its training text cannot be read any more: a batch is made up")
+        return {}
+    longest = recipe.data.max_length
+    batch = batch_of(translator.tokenizers, pairs, longest, device)
+    return {"batch": batch, "texts": [pair.source for pair in pairs]}

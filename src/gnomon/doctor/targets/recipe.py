@@ -1,0 +1,85 @@
+"""A recipe before its training: the model that would be built, with optimizer and schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnomon.doctor.patient import Patient
+from gnomon.doctor.targets.search import beam, greedy
+from gnomon.doctor.targets.target import Options, Target
+from gnomon.doctor.targets.training import training_fields
+from gnomon.doctor.targets.vocabulary import OneText, batch_of, first_pairs
+from gnomon.errors import GnomonError
+from gnomon.model import Transformer
+from gnomon.recipes import Recipe, load_recipe
+from gnomon.text import TokenizerPair
+from gnomon.training import choose_device
+
+
+def open_recipe(recipe: str | Path, options: Options) -> Target:
+    """A preset's name or a TOML file.
+
+    The vocabulary is the given one where the recipe names one; else it is not learned for an
+    examination, and the model has as many entries as the recipe asks for.
+
+    Raises:
+        RecipeError: the recipe cannot be used.
+    """
+    read = load_recipe(recipe)
+    device = choose_device(options.device)
+    tokenizers, notes = _given_vocabulary(read)
+    torch.manual_seed(read.training.seed)
+    with torch.device(device):
+        module = Transformer(_sized(read, tokenizers))
+    fields: dict[str, Any] = {
+        "module": module,
+        "config": module.config,
+        "family": module.config.family,
+        "pad_id": module.config.pad_id,
+        "padding_side": "right",
+        "max_length": read.data.max_length,
+    }
+    fields |= training_fields(module, read)
+    if module.config.family == "encoder_decoder":
+        fields |= {"generate": greedy, "beam_generate": beam}
+    pairs = first_pairs(read.data)
+    fields["texts"] = [pair.source for pair in pairs]
+    if tokenizers is not None:
+        fields["tokenizer"] = OneText(tokenizers.source)
+        if pairs:
+            fields["batch"] = batch_of(tokenizers, pairs, read.data.max_length, device)
+    if fields.get("batch") is None:
+        notes.append("the vocabulary is not learned yet: a batch of random tokens is made up")
+    return Target(
+        name=str(recipe),
+        kind="recipe",
+        what=f"the untrained {module.config.family.replace('_', '-')} of recipe {read.name}, "
+        f"{sum(p.numel() for p in module.parameters()):,} parameters",
+        patient=Patient(**fields),
+        notes=tuple(notes),
+        suppress=read.doctor.suppress,
+    )
+
+
+def _given_vocabulary(recipe: Recipe) -> tuple[TokenizerPair | None, list[str]]:
+    config = recipe.tokenizer
+    if config.model_file is None:
+        return None, []
+    try:
+        return TokenizerPair.open(config.model_file, config.target_model_file), []
+    except GnomonError as error:
+        return None, [f"the given vocabulary cannot be read ({' '.join(str(error).split())})"]
+
+
+def _sized(recipe: Recipe, tokenizers: TokenizerPair | None) -> Any:
+    if tokenizers is None:
+        size = recipe.tokenizer.vocab_size
+        target = None if recipe.tokenizer.joint else size
+    else:
+        size = tokenizers.source.vocab_size
+        target = None if tokenizers.joint else tokenizers.target.vocab_size
+    return replace(recipe.model, vocab_size=size, target_vocab_size=target)

@@ -1,0 +1,65 @@
+"""What was named, opened: the patient and what a person should know of how it was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from gnomon.doctor.patient import Patient
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to open a target.
+
+    Args:
+        source, target: two files of text whose line i belong together.
+        data: in place of the two, one file of pairs.
+        checkpoint: of a run: "best", "last", "averaged" or "step-N".
+        device: "auto", "cpu" or "cuda".
+        trust: whether code that lies beside a Hugging Face model may be run.
+        declared: fields of `Patient` that the user states (causal, pad_id, precision …).
+    """
+
+    source: Path | None = None
+    target: Path | None = None
+    data: Path | None = None
+    checkpoint: str = "best"
+    device: str = "auto"
+    trust: bool = False
+    declared: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def corpus(self) -> dict[str, Path]:
+        """The files of text given beside the target, as `Patient.corpus` names them."""
+        given = {"source": self.source, "target": self.target, "pairs": self.data}
+        return {name: path for name, path in given.items() if path is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """An opened target.
+
+    Attributes:
+        name: for the report's title.
+        kind: what it was taken for.
+        what: one sentence: what was opened, and from where.
+        notes: what could not be had, and why; one sentence each.
+        suppress: codes that its recipe accepts, with the reason.
+    """
+
+    name: str
+    kind: Literal["run", "model", "recipe", "corpus", "hugging face", "code", "bundle"]
+    what: str
+    patient: Patient
+    notes: tuple[str, ...] = ()
+    suppress: Mapping[str, str] = field(default_factory=dict)
+
+    def declared(self, options: Options) -> Target:
+        """With what the user states in place of what was found."""
+        changes: dict[str, Any] = dict(options.declared)
+        if options.corpus and self.kind != "corpus":
+            changes["corpus"] = options.corpus
+        return replace(self, patient=replace(self.patient, **changes))

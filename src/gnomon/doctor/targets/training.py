@@ -1,0 +1,121 @@
+"""Loss, optimizer, schedule and step of a recipe, as its training has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.doctor.targets.vocabulary import with_end
+from gnomon.model import Transformer
+from gnomon.recipes import Recipe
+from gnomon.tasks.likelihood import predict
+from gnomon.text import PAD_ID
+from gnomon.training import Objective, OptimizerConfig
+from gnomon.training.objective import LossSums
+from gnomon.training.optimizer import group_parameters
+
+
+def training_fields(
+    model: Transformer,
+    recipe: Recipe,
+    *,
+    step: int = 0,
+    tensors: Mapping[str, Tensor] | None = None,
+) -> dict[str, Any]:
+    """The fields of `Patient` that say how the model is trained.
+
+    Args:
+        step: optimizer steps made so far.
+        tensors: states of the optimizer, as a checkpoint holds them.
+    """
+    schedule = recipe.schedule.build(
+        d_model=model.config.d_model, max_steps=recipe.training.max_steps
+    )
+    optimizer = torch_optimizer(model, recipe.optimizer, schedule(step + 1), tensors)
+    precision = recipe.training.precision
+    fields: dict[str, Any] = {
+        "optimizer": optimizer,
+        "schedule": lambda past: schedule(past + 1),
+        "clip_norm": recipe.optimizer.clip_norm or None,
+        "planned_steps": recipe.training.max_steps,
+        "precision": None if precision == "auto" else precision,
+        "recipe": recipe,
+    }
+    if model.config.family == "encoder_decoder":
+        objective = Objective(recipe.objective, pad_id=PAD_ID)
+        fields["loss"] = partial(_loss, objective)
+        clip_norm = recipe.optimizer.clip_norm
+        fields["step"] = _step(model, objective, optimizer, clip_norm)
+    return fields
+
+
+def torch_optimizer(
+    model: nn.Module,
+    config: OptimizerConfig,
+    learning_rate: float,
+    tensors: Mapping[str, Tensor] | None = None,
+) -> torch.optim.AdamW:
+    """AdamW of torch over gnomon's groups: the same arithmetic as the loop's own, to look into."""
+    groups = group_parameters(model, config)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": list(group.parameters.values()), "weight_decay": group.weight_decay}
+            for group in groups
+        ],
+        lr=learning_rate,
+        betas=config.betas,
+        eps=config.eps,
+        fused=True,
+    )
+    names = {name: parameter for group in groups for name, parameter in group.parameters.items()}
+    for name, parameter in names.items():
+        state = {
+            key: tensors[f"{key}/{name}"].to(parameter.device, copy=True)
+            for key in ("step", "exp_avg", "exp_avg_sq")
+            if tensors is not None and f"{key}/{name}" in tensors
+        }
+        if state:
+            optimizer.state[parameter] = state
+    return optimizer
+
+
+def _sums(objective: Objective, module: Transformer, batch: Mapping[str, Tensor]) -> LossSums:
+    times = objective.num_passes
+    source = batch["ids"].repeat(times, 1)
+    target = with_end(batch["target"])
+    return objective(target, lambda inputs, keep: predict(module, source, inputs, keep))
+
+
+def _loss(objective: Objective, module: Transformer, batch: Mapping[str, Tensor]) -> Tensor:
+    """The mean over the target's tokens, smoothing included."""
+    sums = _sums(objective, module, batch)
+    return sums.loss / max(1, sums.num_tokens)
+
+
+def _step(
+    model: Transformer,
+    objective: Objective,
+    optimizer: torch.optim.AdamW,
+    clip_norm: float,
+) -> Callable[[Sequence[Mapping[str, Tensor]]], float]:
+    """One step as the loop makes it: the mean over the tokens of all micro-batches, then clip."""
+
+    def step(batches: Sequence[Mapping[str, Tensor]]) -> float:
+        optimizer.zero_grad(set_to_none=True)
+        num_tokens = sum(objective.num_tokens(with_end(batch["target"])) for batch in batches)
+        total = 0.0
+        for batch in batches:
+            loss = _sums(objective, model, batch).loss / num_tokens
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        if clip_norm:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return total
+
+    return step
