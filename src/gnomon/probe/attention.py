@@ -38,6 +38,9 @@ class Evidence(Protocol):
     def output(self) -> Tensor | None:
         """`[B, H, T, K']`, where seen."""
 
+    def key_repeats(self) -> int:
+        """How many query heads share one head of keys."""
+
     def softmax_dim(self) -> int | None:
         """Axis of `[B, H, T, S]`, counted from the end; None where it is neither."""
 
@@ -66,8 +69,6 @@ class AttentionCall:
     is_cross: bool = False
     # the flag given to the fused kernel
     is_causal: bool = False
-    # how many query heads share one head of keys and values
-    repeats: int = 1
     # dtype of the mask as it was given; None without a mask
     mask_dtype: torch.dtype | None = None
     # probability of dropout on the weights (0 in evaluation mode)
@@ -192,7 +193,10 @@ class AttentionCall:
     @property
     def num_key_heads(self) -> int | None:
         """Heads of keys and values before they were expanded to H."""
-        return None if self.num_heads is None else self.num_heads // self.repeats
+        if self.num_heads is None:
+            return None
+        with quiet():
+            return self.num_heads // self.evidence.key_repeats()
 
     @property
     def num_heads(self) -> int | None:

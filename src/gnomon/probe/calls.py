@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from gnomon.probe.names import NOT_COMPUTING
+
 # `x.mT` arrives as the getter of a property
 _PROPERTIES = {"T", "mT", "H", "mH", "data", "real"}
 _IN_PLACE = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div"}
@@ -71,7 +73,7 @@ def read(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | Non
         if name not in _PROPERTIES:
             return None
         args = args[:1]
-    elif name in _NOT_COMPUTING:
+    elif name in NOT_COMPUTING:
         return None
     in_place = name in _IN_PLACE or name == "__setitem__" or kwargs.get("inplace") is True
     name = _IN_PLACE.get(name, name)
@@ -85,56 +87,3 @@ def read(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | Non
                 kwargs = {k: v for k, v in kwargs.items() if k != key}
                 break
     return Call(name, func, args, kwargs, in_place)
-
-
-_NOT_COMPUTING = frozenset(
-    [
-        "dim",
-        "size",
-        "numel",
-        "stride",
-        "storage_offset",
-        "is_contiguous",
-        "data_ptr",
-        "element_size",
-        "is_floating_point",
-        "is_complex",
-        "ndimension",
-        "get_device",
-        "__len__",
-        "__repr__",
-        "__format__",
-        "__hash__",
-        "__bool__",
-        "item",
-        "tolist",
-        "untyped_storage",
-        "storage",
-        "requires_grad_",
-        "register_hook",
-        "retain_grad",
-        "backward",
-        "__set__",
-        "numpy",
-        "is_inference",
-        "is_pinned",
-        "is_sparse",
-        "is_nested",
-        "is_conj",
-        "is_neg",
-        "is_signed",
-        "is_same_size",
-        "nelement",
-        "__deepcopy__",
-        "__reduce_ex__",
-        "_is_view",
-        "result_type",
-        "promote_types",
-        "can_cast",
-        "__contains__",
-        "__int__",
-        "__float__",
-        "__index__",
-        "is_nonzero",
-    ]
-)

@@ -12,86 +12,11 @@ from torch import Tensor
 from gnomon.probe import steps
 from gnomon.probe.calls import Call
 from gnomon.probe.kept import Keeper, storage
-from gnomon.probe.products import Product, product
+from gnomon.probe.names import CASTS, LAYOUT, OPAQUE, PRODUCTS, RANDOM
+from gnomon.probe.products import Product, arrange, product
 from gnomon.probe.softmax import Scores, Weights
 from gnomon.probe.steps import Step
 from gnomon.probe.trails import Trail, Trails
-
-LAYOUT = frozenset(
-    [
-        "view",
-        "reshape",
-        "transpose",
-        "permute",
-        "unsqueeze",
-        "squeeze",
-        "flatten",
-        "unflatten",
-        "expand",
-        "contiguous",
-        "clone",
-        "movedim",
-        "moveaxis",
-        "narrow",
-        "select",
-        "T",
-        "mT",
-        "H",
-        "mH",
-        "data",
-        "expand_as",
-        "view_as",
-        "reshape_as",
-        "t",
-        "adjoint",
-        "__getitem__",
-        "split",
-        "chunk",
-        "unbind",
-        "repeat",
-        "detach",
-        "index_select",
-        "roll",
-        "flip",
-        "tile",
-    ]
-)
-CASTS = frozenset(
-    (
-        "float",
-        "half",
-        "bfloat16",
-        "double",
-        "to",
-        "type",
-        "type_as",
-        "cpu",
-        "cuda",
-    )
-)
-PRODUCTS = frozenset(["matmul", "__rmatmul__", "bmm", "mm", "baddbmm", "einsum"])
-# what scores may pass through on their way without it being retraced
-OPAQUE = frozenset(
-    [
-        "tanh",
-        "clamp",
-        "nan_to_num",
-        "tril",
-        "triu",
-        "relu",
-        "sigmoid",
-        "alpha_dropout",
-        "dropout",
-        "abs",
-        "softplus",
-        "round",
-        "layer_norm",
-        "rms_norm",
-        "square",
-        "pow",
-        "sqrt",
-    ]
-)
 
 
 def is_cross(query: Trail, key: Trail, lengths_differ: bool) -> bool:
@@ -114,11 +39,14 @@ class Follower:
         self._parameters = parameters
         # called with the weights and the product with the values
         self.on_values: Callable[[Weights, Product, Tensor], None] = lambda *_: None
+        # called with a tensor that is multiplied with random noise, and where that is 0
+        self.on_dropout: Callable[[Tensor, Tensor], None] = lambda *_: None
 
     def follow(self, call: Call, before: list[Trail], result: Any) -> None:
         """Set the result's trail. `before` are the trails of `call.tensors()` before the call."""
         origins = frozenset().union(*(trail.origins for trail in before)) if before else frozenset()
-        trail = self._trail(call, before, result, Trail(origins))
+        random = bool(before) and all(trail.random for trail in before)
+        trail = self._trail(call, before, result, Trail(origins, random=random))
         target = call.args[0] if call.name == "__setitem__" else result
         if isinstance(target, Tensor):
             self._trails[target] = trail
@@ -128,6 +56,8 @@ class Follower:
                     self._trails[item] = trail
 
     def _trail(self, call: Call, before: list[Trail], result: Any, plain: Trail) -> Trail:
+        if call.name in RANDOM:
+            return Trail(random=True)
         if not before:
             return plain
         if call.name in PRODUCTS:
@@ -190,7 +120,7 @@ class Follower:
             doubtful=ends or result.dim() < 3,
             origins=(left.origins, right.origins),
             lengths_differ=lengths_differ,
-            repeats=max(left.repeats, right.repeats),
+            repeats=right.repeats * _shared(found, result),
             scale=left.factor * right.factor * found.alpha,
         )
         if found.added is not None:
@@ -211,7 +141,7 @@ class Follower:
             return replace(plain, scores=self._step(trail.scores, step, **changes))
         if trail.weights is not None:
             after = replace(trail.weights, steps=(*trail.weights.steps, step))
-            return replace(plain, weights=after)
+            return replace(plain, weights=after, part=trail.part)
         return plain
 
     def _layout(self, call: Call, first: Trail, result: Any, plain: Trail) -> Trail:
@@ -253,9 +183,37 @@ class Follower:
             return self._scaled(trail, call.name, number, plain)
         if not isinstance(right, Tensor):
             return plain
+        if trail.part == "exp":  # softmax by hand, with a mask on the exponentials
+            return self._excluded(call, trail, right, plain)
+        if self._trails[right].random != self._trails[left].random:
+            noise = right if self._trails[right].random else left
+            self.on_dropout(left if noise is right else right, noise == 0)
+            return self._dropped(trail, noise == 0, plain)
         step = steps.multiply(call.name, self._held(right))
         plain = replace(plain, factor=trail.factor * self._trails[right].factor)
+        if trail.scores is not None and not bool(((right == 0) | (right == 1)).all()):
+            # no longer one number; where a mask is multiplied, the scale of the rest stays
+            trail = replace(trail, scores=replace(trail.scores, scale=None))
         return self._both(trail, step, plain)
+
+    def _excluded(self, call: Call, trail: Trail, mask: Tensor, plain: Trail) -> Trail:
+        assert trail.scores is not None
+        step = steps.exclude(call.name, self._held(mask))
+        scores = self._step(trail.scores, step, mask=mask)
+        return replace(trail, origins=plain.origins, scores=scores)
+
+    def _dropped(self, trail: Trail, zeroed: Tensor | float, plain: Trail) -> Trail:
+        """The trail of scores or weights after dropout; `zeroed` marks or counts what is lost."""
+        p = zeroed if isinstance(zeroed, float) else float(zeroed.float().mean())
+        step = steps.other("dropout")
+        if trail.scores is not None and trail.part is None:
+            dropped = max(p, trail.scores.dropped)
+            return replace(plain, scores=self._step(trail.scores, step, dropped=dropped))
+        if trail.weights is not None:
+            after = (*trail.weights.steps, step)
+            dropout = max(p, trail.weights.dropout)
+            return replace(plain, weights=replace(trail.weights, steps=after, dropout=dropout))
+        return replace(plain, factor=trail.factor)
 
     def _scaled(self, trail: Trail, name: str, number: float, plain: Trail) -> Trail:
         if trail.scores is not None and trail.part is None:
@@ -266,7 +224,7 @@ class Follower:
             return self._both(trail, steps.scale(name, number), plain)
         return replace(
             plain,
-            factor=trail.factor * number,
+            factor=trail.factor * abs(number),  # a sign is part of the tensor
             repeats=trail.repeats,
             merged=trail.merged,
         )
@@ -279,6 +237,8 @@ class Follower:
         right_trail = self._trails[right] if isinstance(right, Tensor) else Trail()
         if right_trail.part == "maximum" and left_trail.scores is not None:
             return replace(left_trail, origins=plain.origins)  # softmax does not see the shift
+        if left_trail.part == "sum" and _number(right) is not None:
+            return replace(left_trail, origins=plain.origins)  # against division by zero
         if left_trail.scores is not None or left_trail.weights is not None:
             if call.name == "rsub":
                 negated = self._scaled(left_trail, "rsub", -1.0, plain)
@@ -328,6 +288,9 @@ class Follower:
     def _with_fill(self, target: Tensor, step: Step, value: Any, mask: Any, plain: Trail) -> Trail:
         trail = self._trails[target]
         number = _number(value)
+        if isinstance(mask, Tensor) and self._trails[mask].random and number == 0:
+            self.on_dropout(target, mask)
+            return self._dropped(trail, mask, plain)
         after = self._both(trail, step, plain, mask=mask)
         if after.scores is not None and number is not None:
             filled = tuple(dict.fromkeys((*after.scores.fills, number)))
@@ -356,16 +319,9 @@ class Follower:
     def _opaque(self, call: Call, first: Trail, plain: Trail) -> Trail:
         if call.name == "dropout":
             p = float(call.argument(1, "p", 0.5)) if call.argument(2, "training", True) else 0.0
-            if first.scores is not None and first.part is None:
-                step = steps.other(call.name)
-                dropped = max(p, first.scores.dropped)
-                return replace(plain, scores=self._step(first.scores, step, dropped=dropped))
-            if first.weights is not None:
-                steps_after = (*first.weights.steps, steps.other(call.name))
-                dropout = max(p, first.weights.dropout)
-                after = replace(first.weights, steps=steps_after, dropout=dropout)
-                return replace(plain, weights=after)
-            return replace(plain, factor=first.factor)
+            return self._dropped(first, p, plain)
+        if first.part == "sum" and call.name == "clamp":
+            return replace(first, origins=plain.origins)
         return self._both(first, steps.other(call.name), plain)
 
     def _on_path(self, tensor: Tensor) -> bool:
@@ -375,6 +331,16 @@ class Follower:
     def _held(self, value: Any) -> Any:
         """A mask or number as a step may keep it."""
         return value.detach() if isinstance(value, Tensor) else value
+
+
+def _shared(found: Product, result: Tensor) -> int:
+    """How many heads of the result share one head of the right operand, by broadcasting."""
+    right = arrange(found.right, found.right_order)
+    shared = 1
+    for place, axis in enumerate(found.out_order[:-2]):
+        if place and right.shape[place] == 1:
+            shared *= result.shape[axis]
+    return shared
 
 
 def _number(value: Any) -> float | None:

@@ -32,6 +32,8 @@ class FusedEvidence:
     given_scale: float | None
     factors: tuple[float, float]
     result: Kept
+    # by `expand` or `repeat_interleave` before the call
+    repeats: int = 1
     heads: tuple[int, int] | None = None
 
     def operands(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -86,6 +88,12 @@ class FusedEvidence:
 
     def applied_weights(self) -> None:
         """The kernel shows none."""
+
+    def key_repeats(self) -> int:
+        """See `Evidence`."""
+        query, key = self.query.tensor, self.key.tensor
+        shared = query.shape[-3] // key.shape[-3] if query.dim() >= 4 else 1
+        return self.repeats * shared
 
     def softmax_dim(self) -> int:
         """See `Evidence`."""

@@ -168,6 +168,5 @@ class Recogniser:
             call.transforms_before = tuple(step.name for step in scores.steps)
             call.fills = scores.fills
             call.mask_dtype = self.mask_dtype or scores.mask_dtype
-            call.repeats = scores.repeats
         self._record.attention.append(call)
         return call

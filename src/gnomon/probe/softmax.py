@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gnomon.probe import masks
+from gnomon.probe import layouts, masks
 from gnomon.probe.kept import Kept
 from gnomon.probe.products import arrange
 from gnomon.probe.steps import State, Step
@@ -80,14 +80,13 @@ class SoftmaxEvidence:
     # whatever the record made of this softmax
     call: object = field(default=None, repr=False)
 
-    # --- layout ---------------------------------------------------------------------------
+    # --- layout: how softmax's input stands to [*b, T, S] -----------------------------------
 
     @cached_property
     def _order(self) -> tuple[int, ...]:
         """Permutes the axes of softmax's input to `[*b, T, S]`."""
         order = self._order_of_product
-        contracted = self._contracted
-        if contracted is not None and contracted == order[-2]:
+        if self._contracted is not None and self._contracted == order[-2]:
             # the scores stand as keys · queries: the values are summed over the product's rows
             order = (*order[:-2], order[-1], order[-2])
         return order
@@ -104,30 +103,21 @@ class SoftmaxEvidence:
         trail = self.scores_trail
         if trail is None:
             known = [axis for axis in self.applied_order if axis is not None]
-            return tuple(known) if len(known) == dims else tuple(range(dims))
-        if not any(step.kind == "layout" for step in trail.steps):
+            moved = layouts.has_layout(self.steps_after)
+            return tuple(known) if len(known) == dims and not moved else tuple(range(dims))
+        if self._index is None:
             return trail.out_order
-        rows, columns = self._axis_roles
+        rows, columns = layouts.axis_roles(self._index, trail.out_shape, *trail.out_order[-2:])
         rest = [axis for axis in range(dims) if axis not in (rows, columns)]
         return (*rest, rows, columns)
 
     @cached_property
     def _index(self) -> Tensor | None:
-        """Where each place of softmax's input stands in the product's output."""
+        """Where each place of softmax's input stands in the product; None: in the same place."""
         trail = self.scores_trail
-        if trail is None or not any(step.kind == "layout" for step in trail.steps):
+        if trail is None or not layouts.has_layout(trail.steps):
             return None
-        state = State(None, None, _flat_index(trail.out_shape, self.given.tensor.device))
-        for step in trail.steps:
-            if step.kind == "layout":
-                step.replay(state)
-        return state.index
-
-    @cached_property
-    def _axis_roles(self) -> tuple[int, int]:
-        """Axes of softmax's input that run over the product's rows and columns."""
-        assert self.scores_trail is not None and self._index is not None
-        return _roles(self._index, self.scores_trail.out_shape, self.scores_trail.out_order)
+        return layouts.moved(trail.out_shape, trail.steps, self.given.tensor.device)
 
     @cached_property
     def _contracted(self) -> int | None:
@@ -136,30 +126,28 @@ class SoftmaxEvidence:
             return None
         axis = self.applied_order[-1]
         assert axis is not None
-        if not any(step.kind == "layout" for step in self.steps_after):
+        if not layouts.has_layout(self.steps_after):
             return axis
         shape = tuple(self.given.tensor.shape)
-        state = State(None, None, _flat_index(shape, self.given.tensor.device))
-        for step in self.steps_after:
-            if step.kind == "layout":
-                step.replay(state)
-        assert state.index is not None
-        return _moved_axis(state.index, axis, shape)
-
-    def _canonical(self, tensor: Tensor) -> Tensor:
-        """What has the layout of softmax's input, as `[B, H, T, S]`."""
-        tensor = self._four(tensor.permute(self._order))
-        if self._foreign_columns is not None:
-            tensor = tensor[..., ~self._foreign_columns]
-        return tensor
+        index = layouts.moved(shape, self.steps_after, self.given.tensor.device)
+        step = layouts.first_step(index, axis, shape)
+        if step is None:
+            return None
+        ran_over = [place for place, size in enumerate(step) if size]
+        return ran_over[0] if len(ran_over) == 1 else None
 
     @cached_property
-    def _foreign_columns(self) -> Tensor | None:
+    def _foreign(self) -> Tensor | None:
         """`[S]`, True for columns that were joined to the scores and are no keys."""
         if self._index is None:
             return None
         columns = self._index.permute(self._order).flatten(0, -2)[0]
         return columns < 0 if bool((columns < 0).any()) else None
+
+    def _ordered(self, tensor: Tensor) -> Tensor:
+        """What has the layout of softmax's input, as `[*b, T, S]`."""
+        tensor = tensor.permute(self._order)
+        return tensor if self._foreign is None else tensor[..., ~self._foreign]
 
     def _four(self, tensor: Tensor) -> Tensor:
         """`[*b, X, Y]` as `[B, H, X, Y]`."""
@@ -171,53 +159,53 @@ class SoftmaxEvidence:
             return tensor[:, None]
         return tensor.flatten(1, -3)
 
-    # --- evidence --------------------------------------------------------------------------
+    # --- the product of queries and keys -----------------------------------------------------
 
     def operands(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """See `Evidence`."""
-        value = None
-        if self.value is not None:
-            value = self._batched(arrange(self.value.tensor, self.value_order).transpose(-1, -2))
         trail = self.scores_trail
+        value = self._value()
         if trail is None:
             return None, None, value
-        rows = self._operand(trail.left, trail.left_order, trail.factors[0])
-        columns = self._operand(trail.right, trail.right_order, trail.factors[1])
+        rows = self._operand(trail.left, trail.left_order, trail.factors[0], -2)
+        columns = self._operand(trail.right, trail.right_order, trail.factors[1], -1)
         return (columns, rows, value) if self._swapped else (rows, columns, value)
 
-    def _operand(self, kept: Kept, order: tuple[int | None, ...], factor: float) -> Tensor:
-        """A product's operand in the batch layout of softmax's input, before scaling."""
+    def _operand(
+        self, kept: Kept, order: tuple[int | None, ...], factor: float, side: int
+    ) -> Tensor:
+        """A product's operand, its rows where softmax's input has them, before scaling.
+
+        `side` is its axis of the product: -2 rows, -1 columns.
+        """
         trail = self.scores_trail
         assert trail is not None
         tensor = arrange(kept.tensor, order)
         batch = [trail.out_shape[axis] for axis in trail.out_order[:-2]]
         tensor = tensor.expand(*batch, *tensor.shape[-2:])
         if self._index is not None:
-            # the first row and column of each head tell which batch of the product it was
-            columns = self._foreign_columns
-            first = 0 if columns is None else int((~columns).nonzero()[0])
-            places = self._index.permute(self._order)[..., 0, first]
-            coordinates = torch.unravel_index(places.flatten(), trail.out_shape)
-            strides = [math.prod(batch[i + 1 :]) for i in range(len(batch))]
-            chosen = torch.zeros_like(places.flatten())
-            for axis, stride in zip(trail.out_order[:-2], strides, strict=True):
-                chosen = chosen + coordinates[axis] * stride
-            flat = tensor.reshape(-1, *tensor.shape[-2:])
-            if not torch.equal(chosen, torch.arange(len(flat), device=chosen.device)):
-                flat = flat[chosen]
-            tensor = flat.view(*places.shape, *flat.shape[1:])
+            index = self._ordered(self._index)
+            runs_over_queries = (side == -2) != self._swapped
+            places = index[..., :, 0] if runs_over_queries else index[..., 0, :]
+            axes = (*trail.out_order[:-2], trail.out_order[side])
+            tensor = layouts.gather_rows(tensor, places, trail.out_shape, axes)
         tensor = self._four(tensor)
         return tensor if factor == 1 else tensor / factor
-
-    def _batched(self, tensor: Tensor) -> Tensor:
-        """`[*b, S, K]` of the values, broadcast over the heads of the weights."""
-        weights = self.weights()
-        tensor = self._four(tensor)
-        return tensor.expand(*weights.shape[:2], *tensor.shape[-2:])
 
     def scale(self) -> float | None:
         """See `Evidence`."""
         return None if self.scores_trail is None else self.scores_trail.scale
+
+    def key_repeats(self) -> int:
+        """See `Evidence`."""
+        trail = self.scores_trail
+        if trail is None or self._index is None:
+            return 1 if trail is None else trail.repeats
+        # heads that a view made of the rows of one product share its keys
+        index = self._ordered(self._index)[..., 0, 0]
+        coordinates = torch.unravel_index(index.flatten(), trail.out_shape)
+        batches = set(zip(*(coordinates[axis].tolist() for axis in trail.out_order[:-2])))
+        return trail.repeats * index.numel() // max(len(batches), 1)
 
     def mask(self) -> tuple[Tensor | None, Tensor | None, tuple[float, ...]]:
         """See `Evidence`."""
@@ -239,30 +227,18 @@ class SoftmaxEvidence:
         constants = masks.constants(added, keep)
         bias = None
         if trail is not None:
-            bias = self._canonical(added.masked_fill(~keep, 0.0))
+            bias = self._four(self._ordered(added.masked_fill(~keep, 0.0)))
             bias = masks.squeeze_broadcast(bias) if bool((bias != 0).any()) else None
-        keep = self._canonical(keep)
+        keep = self._four(self._ordered(keep))
         return (None if bool(keep.all()) else masks.squeeze_broadcast(keep)), bias, constants
 
     def scores(self) -> Tensor:
         """See `Evidence`."""
-        return self._canonical(self.given.tensor)
+        return self._four(self._ordered(self.given.tensor))
 
     def weights(self) -> Tensor:
         """See `Evidence`."""
-        return self._canonical(self.result.tensor)
-
-    def applied_weights(self) -> Tensor | None:
-        """See `Evidence`."""
-        if self.applied is None:
-            return None
-        return self._four(arrange(self.applied.tensor, self.applied_order))
-
-    def output(self) -> Tensor | None:
-        """See `Evidence`."""
-        if self.context is None:
-            return None
-        return self._four(self.context.tensor.permute(self.context_order))
+        return self._four(self._ordered(self.result.tensor))
 
     def softmax_dim(self) -> int | None:
         """See `Evidence`."""
@@ -272,50 +248,58 @@ class SoftmaxEvidence:
         # of the axes before, the first is the batch, the others are heads
         return -4 if self._order.index(self.axis) == 0 else -3
 
+    # --- the product with the values ---------------------------------------------------------
 
-def _flat_index(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    return torch.arange(math.prod(shape), device=device).view(shape)
+    @cached_property
+    def _applied_index(self) -> Tensor | None:
+        """`[*b, T, S]`: where each weight stands in what multiplied the values; None: in place."""
+        if self.applied is None or not layouts.has_layout(self.steps_after):
+            return None
+        shape = tuple(self.given.tensor.shape)
+        index = layouts.moved(shape, self.steps_after, self.given.tensor.device)
+        if index.shape != self.applied.tensor.shape or None in self.applied_order:
+            return None
+        return self._ordered(layouts.inverse(index, shape))
 
+    def _aligned(self, tensor: Tensor) -> Tensor:
+        """`[*p, X, Y]` of the value product's batch as `[*b, X, Y]` of softmax's."""
+        places = [self.applied_order.index(a) for a in self._order[:-2] if a in self.applied_order]
+        if len(places) != tensor.dim() - 2:
+            return tensor
+        return tensor.permute(*places, -2, -1)
 
-def _roles(index: Tensor, shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, int]:
-    """Axes of `index` along which rows and columns of a product of that shape vary."""
-    rows = _varying(index, order[-2], shape)
-    columns = _varying(index, order[-1], shape)
-    last = index.dim() - 1
-    if columns is None:
-        columns = last if rows != last else last - 1
-    if rows is None:
-        rows = columns - 1 if columns > 0 and index.shape[columns - 1] == 1 else None
-    if rows is None:
-        rows = next(a for a in range(last, -1, -1) if a != columns)
-    return rows, columns
+    def applied_weights(self) -> Tensor | None:
+        """See `Evidence`."""
+        if self.applied is None:
+            return None
+        tensor, index = self.applied.tensor, self._applied_index
+        if index is None:
+            return self._four(self._aligned(arrange(tensor, self.applied_order)))
+        return self._four(tensor.flatten()[index].masked_fill(index < 0, 0))
 
+    def _value(self) -> Tensor | None:
+        if self.value is None or self.applied is None:
+            return None
+        tensor = arrange(self.value.tensor, self.value_order).transpose(-1, -2)
+        batch = arrange(self.applied.tensor, self.applied_order).shape[:-2]
+        batch = torch.broadcast_shapes(batch, tensor.shape[:-2])  # type: ignore[no-untyped-call]
+        tensor = tensor.expand(*batch, *tensor.shape[-2:])
+        if self._applied_index is None:
+            return self._four(self._aligned(tensor))
+        return self._four(self._gathered(tensor, self._applied_index[..., 0, :], -1))
 
-def _varying(index: Tensor, wanted: int, shape: tuple[int, ...]) -> int | None:
-    """The axis of `index` along which coordinate `wanted` of `shape` varies; None if none does."""
-    for axis in range(index.dim()):
-        if index.shape[axis] < 2:
-            continue
-        place = [0] * index.dim()
-        first = int(index[tuple(place)])
-        place[axis] = 1
-        second = int(index[tuple(place)])
-        if first < 0 or second < 0:
-            continue
-        here = torch.unravel_index(torch.tensor([first, second]), shape)[wanted]
-        if int(here[0]) != int(here[1]):
-            return axis
-    return None
+    def output(self) -> Tensor | None:
+        """See `Evidence`."""
+        if self.context is None:
+            return None
+        tensor = self.context.tensor.permute(self.context_order)
+        if self._applied_index is None:
+            return self._four(self._aligned(tensor))
+        return self._four(self._gathered(tensor, self._applied_index[..., :, 0], -2))
 
-
-def _moved_axis(index: Tensor, axis: int, shape: tuple[int, ...]) -> int | None:
-    """The axis of `shape` that axis `axis` of the rearranged `index` runs over."""
-    if index.shape[axis] < 2:
-        return len(shape) - 1 if axis == index.dim() - 1 else None
-    place = [0] * index.dim()
-    first = int(index[tuple(place)])
-    place[axis] = 1
-    second = int(index[tuple(place)])
-    here = torch.unravel_index(torch.tensor([first, second]), shape)
-    varying = [a for a, c in enumerate(here) if int(c[0]) != int(c[1])]
-    return varying[-1] if len(varying) == 1 else None
+    def _gathered(self, tensor: Tensor, places: Tensor, side: int) -> Tensor:
+        assert self.applied is not None
+        order = [axis for axis in self.applied_order if axis is not None]
+        axes = (*order[:-2], order[side])
+        shape = tuple(self.applied.tensor.shape)
+        return layouts.gather_rows(tensor, places.clamp_min(0), shape, axes)

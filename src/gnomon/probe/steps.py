@@ -87,7 +87,7 @@ def fill(name: str, where: Tensor, value: Tensor | float) -> Step:
     def replay(state: State) -> None:
         if state.added is None or state.keep is None:
             return
-        values = value if isinstance(value, Tensor) else torch.tensor(value)
+        values = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
         values = values.to(state.added)
         hidden = where & (values <= masks.HIDES_ALONE)
         state.keep = state.keep & ~hidden
@@ -131,6 +131,16 @@ def join(name: str, tensors: list[Tensor | None], dim: int) -> Step:
 def other(name: str) -> Step:
     """An operation that is not retraced (tanh, clamp, dropout): its name is all that is kept."""
     return Step(name, "other", lambda _: None)
+
+
+def exclude(name: str, mask: Tensor) -> Step:
+    """Exponentials of scores multiplied with a mask: 0 hides."""
+
+    def replay(state: State) -> None:
+        if state.keep is not None:
+            state.keep = state.keep & (mask != 0)
+
+    return Step(name, "mask", replay)
 
 
 def multiply(name: str, factor: Tensor) -> Step:

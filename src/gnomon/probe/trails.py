@@ -35,6 +35,8 @@ class Trail:
     exponent: Kept | None = None
     # … and the axis of its sum
     axis: int | None = None
+    # drawn at random, or computed from such draws alone
+    random: bool = False
     # the attention whose output it is
     output: SoftmaxEvidence | None = None
 

@@ -17,60 +17,13 @@ from gnomon.probe.dispatch import DispatchWatch
 from gnomon.probe.follow import Follower, is_cross
 from gnomon.probe.fused import FusedEvidence
 from gnomon.probe.kept import Keeper, storage
+from gnomon.probe.names import ACTIVATIONS, DROPOUTS, REDUCTIONS
 from gnomon.probe.norms import NORMS, norm_call
 from gnomon.probe.owners import Owners
 from gnomon.probe.quiet import quiet
 from gnomon.probe.recognise import Recogniser
 from gnomon.probe.record import ActivationCall, DropoutCall, EmbeddingCall, Record, Statistics
 from gnomon.probe.trails import Trail, Trails
-
-ACTIVATIONS = frozenset(
-    [
-        "relu",
-        "relu6",
-        "gelu",
-        "silu",
-        "mish",
-        "elu",
-        "selu",
-        "celu",
-        "leaky_relu",
-        "hardswish",
-        "hardsigmoid",
-        "hardtanh",
-        "glu",
-        "softplus",
-        "tanh",
-        "sigmoid",
-        "prelu",
-        "rrelu",
-        "logsigmoid",
-        "softsign",
-        "tanhshrink",
-    ]
-)
-DROPOUTS = frozenset(
-    (
-        "dropout",
-        "alpha_dropout",
-        "feature_dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-    )
-)
-REDUCTIONS = frozenset(
-    (
-        "mean",
-        "var",
-        "std",
-        "var_mean",
-        "std_mean",
-        "norm",
-        "vector_norm",
-        "sum",
-    )
-)
 
 
 class FunctionWatch(TorchFunctionMode):
@@ -97,6 +50,7 @@ class FunctionWatch(TorchFunctionMode):
         self._recogniser = Recogniser(record, trails, keeper, keep_graph=keep_graph)
         self._follower = Follower(trails, keeper, self._parameter_storages)
         self._follower.on_values = self._recogniser.values
+        self._follower.on_dropout = self._dropout_by_hand
         self._parameters: set[int] | None = None
         self._num_origins = 0
         self._opened: Any = None
@@ -245,11 +199,9 @@ class FunctionWatch(TorchFunctionMode):
             given_scale=None if scale is None else float(scale),
             factors=(of_query.factor, of_key.factor),
             result=keep(result),
+            repeats=of_key.repeats,
             heads=self._recogniser.heads or of_query.merged or of_key.merged,
         )
-        repeats = of_key.repeats
-        if query.dim() >= 4 and query.shape[-3] != key.shape[-3]:
-            repeats *= query.shape[-3] // key.shape[-3]
         # without a kernel of its own PyTorch computes it step by step
         kernel = self._dispatch.last_kernel or "math"
         mask_dtype = self._recogniser.mask_dtype or (None if mask is None else mask.dtype)
@@ -262,7 +214,6 @@ class FunctionWatch(TorchFunctionMode):
                 training=self._training(),
                 is_cross=is_cross(of_query, of_key, query.shape[-2] != key.shape[-2]),
                 is_causal=evidence.is_causal,
-                repeats=repeats,
                 mask_dtype=mask_dtype,
                 dropout=float(call.argument(4, "dropout_p", 0.0)),
                 kernel=kernel,
@@ -311,21 +262,21 @@ class FunctionWatch(TorchFunctionMode):
         return True
 
     def _dropout(self, call: Call, before: list[Trail]) -> None:
-        given = call.args[0]
-        trail = before[0] if before else Trail()
+        p, training = float(call.argument(1, "p", 0.5)), bool(call.argument(2, "training", True))
+        self._note_dropout(call.args[0], before[0] if before else Trail(), p, training)
+
+    def _dropout_by_hand(self, tensor: Tensor, zeroed: Tensor) -> None:
+        """A tensor was multiplied with random zeros; p is the share of them."""
+        self._note_dropout(tensor, self._trails[tensor], float(zeroed.float().mean()), True)
+
+    def _note_dropout(self, tensor: Tensor, trail: Trail, p: float, training: bool) -> None:
         position: Literal["before softmax", "weights"] | None = None
         if trail.scores is not None and trail.part is None:
             position = "before softmax"
         elif trail.weights is not None:
             position = "weights"
         self._record.dropouts.append(
-            DropoutCall(
-                self._owners.name,
-                float(call.argument(1, "p", 0.5)),
-                bool(call.argument(2, "training", True)),
-                position,
-                tuple(given.shape),
-            )
+            DropoutCall(self._owners.name, p, training, position, tuple(tensor.shape))
         )
 
     def _activation(self, call: Call, before: list[Trail], result: Tensor) -> None:
