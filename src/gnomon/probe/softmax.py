@@ -204,7 +204,8 @@ class SoftmaxEvidence:
         # heads that a view made of the rows of one product share its keys
         index = self._ordered(self._index)[..., 0, 0]
         coordinates = torch.unravel_index(index.flatten(), trail.out_shape)
-        batches = set(zip(*(coordinates[axis].tolist() for axis in trail.out_order[:-2])))
+        axes = [coordinates[axis].tolist() for axis in trail.out_order[:-2]]
+        batches = set(zip(*axes, strict=True))
         return trail.repeats * index.numel() // max(len(batches), 1)
 
     def mask(self) -> tuple[Tensor | None, Tensor | None, tuple[float, ...]]:
