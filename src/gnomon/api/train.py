@@ -11,6 +11,7 @@ import torch
 
 from gnomon.api.claim import cache_beside, claim, first_model, sign_manifest
 from gnomon.api.load import model_folder
+from gnomon.doctor.monitors.run import RunMonitors
 from gnomon.errors import DataError, ModelError, RecipeError, RunError
 from gnomon.recipes import Recipe, load_recipe
 from gnomon.tasks import (
@@ -21,7 +22,7 @@ from gnomon.tasks import (
 )
 from gnomon.text import TokenizerPair
 from gnomon.text.sources import FILE_KEYS, SOURCE_TABLES
-from gnomon.training import Listener, Outcome, RunFolder, TensorBoardLog, Trainer
+from gnomon.training import Listener, Monitors, Outcome, RunFolder, TensorBoardLog, Trainer
 
 Say = Callable[[str], None]
 
@@ -170,11 +171,18 @@ def train(
             averaging=recipe.averaging,
             validate=None if preparation.corpora.valid is None else task.validate,
             listeners=[TensorBoardLog(folder.tensorboard_path), *listeners],
+            monitors=_monitors(task, folder, recipe),
         )
         if not continued:
             before_start(task)
         outcome = trainer.fit()
     return Training(folder.path, recipe, outcome)
+
+
+def _monitors(task: TranslationTask, folder: RunFolder, recipe: Recipe) -> Monitors | None:
+    if not recipe.training.monitor_every:
+        return None
+    return RunMonitors(task, folder, every=recipe.training.monitor_every)
 
 
 def _vocabulary_of(folder: RunFolder) -> TokenizerPair:

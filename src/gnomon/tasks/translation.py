@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,15 @@ from gnomon.tasks.translator import Translator
 from gnomon.text import Batch, Tokenizer, TokenStore, collate
 from gnomon.text.epochs import Epochs, LazySequence
 from gnomon.text.weights import Group, Weights
+
+
+class Validated(NamedTuple):
+    """Some lines of the validation text and their translations."""
+
+    sources: list[str]
+    tags: list[tuple[str, ...]]
+    references: list[str]
+    hypotheses: list[str]
 
 
 class TranslationTask:
@@ -51,6 +61,8 @@ class TranslationTask:
         self.store = preparation.train
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
+        # What the last validation translated, and how: for monitors.
+        self.validated: Validated | None = None
         self._opened = (0, self.store)  # number and view of the variant used last
         weights = Weights.of(list(self._groups()), seed)
         self._epochs = Epochs(weights, tokens_per_batch, seed)
@@ -141,6 +153,9 @@ class TranslationTask:
                 sources[:count], tags=tags[:count], batch_tokens=budget
             )
             hypotheses = [translation.text for translation in found]
+            self.validated = Validated(
+                sources[:count], tags[:count], references[:count], hypotheses
+            )
             scores = translation_scores(hypotheses, references[:count], self.evaluation)
             metrics |= {score.name: score.value for score in scores}
         return metrics

@@ -11,13 +11,17 @@ from gnomon.training.config import TrainingConfig
 from gnomon.training.events import (
     AverageRecord,
     CheckpointRecord,
+    FailedStep,
     Listener,
     LogRecord,
+    MonitorRecord,
+    Monitors,
     Outcome,
     StartRecord,
     StepRecord,
     ValidationRecord,
 )
+from gnomon.training.guard import NonFinite, find_non_finite
 from gnomon.training.log import TensorBoardLog, read_metrics
 from gnomon.training.loop import Trainer
 from gnomon.training.objective import Objective, ObjectiveConfig
@@ -33,8 +37,12 @@ __all__ = [
     "AverageRecord",
     "AveragingConfig",
     "CheckpointRecord",
+    "FailedStep",
     "Listener",
     "LogRecord",
+    "MonitorRecord",
+    "Monitors",
+    "NonFinite",
     "Objective",
     "ObjectiveConfig",
     "OptimizerConfig",
@@ -52,6 +60,7 @@ __all__ = [
     "check_sanity",
     "check_weights",
     "choose_device",
+    "find_non_finite",
     "read_metrics",
     "write_mean",
     "write_record",

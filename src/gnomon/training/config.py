@@ -35,6 +35,8 @@ class TrainingConfig:
     log_every: int = 50
     validate_every: int = 1000
     checkpoint_every: int = 1000
+    # Steps between the doctor's looks at gradients, updates and attention; 0 looks at nothing.
+    monitor_every: int = 50
     # Newest checkpoints kept, beside that of the best validation.
     keep_last: int = 3
     # The validation metric that says which checkpoint is best, and its better direction.
@@ -70,6 +72,8 @@ class TrainingConfig:
         ]
         if not 0 <= self.seed < 2**63:
             found.append(f"training.seed must be at least 0 and below 2^63, seen {self.seed}")
+        if self.monitor_every < 0:
+            found.append(f"training.monitor_every must be at least 0, seen {self.monitor_every}")
         if self.max_minutes is not None and not self.max_minutes > 0:
             found.append(f"training.max_minutes must be above 0, seen {self.max_minutes}")
         return found

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from gnomon.training.guard import NonFinite
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,32 @@ class AverageRecord:
 
 
 @dataclass(frozen=True)
+class MonitorRecord:
+    """What a monitor saw of the training itself."""
+
+    step: int
+    kind: str  # "updates", "attention" …: the kind of its lines in metrics.jsonl
+    values: Mapping[str, float]
+    warning: str | None = None  # for a person, said once
+
+
+@dataclass(frozen=True)
+class FailedStep:
+    """A step with a loss or gradient that is not finite; the weights are as they were before it."""
+
+    step: int
+    loss: float
+    gradient_norm: float
+    batches: Sequence[Any]  # the guilty micro-batch, or all where none alone is
+    num_tokens: int  # that the losses of all micro-batches are divided by
+    generators: Mapping[str, Tensor]  # states just before the forward pass of `batches`
+    precision: str  # "fp32" or "bf16"
+    first: NonFinite | None  # where the first NaN or infinity arose
+    lines: str  # which examples these are
+    again: Callable[[], Tensor]  # forward and backward pass of `batches`; the loss
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How `fit` ended.
 
@@ -132,6 +163,9 @@ class Listener:
     def on_checkpoint(self, record: CheckpointRecord) -> None:
         """A checkpoint is safely on the disk."""
 
+    def on_monitor(self, record: MonitorRecord) -> None:
+        """A monitor has measured something; its warning also comes as a message."""
+
     def on_average(self, record: AverageRecord) -> None:
         """Checkpoints were averaged, after the last step."""
 
@@ -143,3 +177,23 @@ class Listener:
 
     def close(self) -> None:
         """`fit` is over, however it ended; release files."""
+
+
+class Monitors(Protocol):
+    """What looks at the model between the steps: may read everything, must change nothing."""
+
+    def on_gradients(self, step: int) -> None:
+        """The step's gradients are there, finite and not yet clipped; the weights are the old."""
+        ...
+
+    def on_step(self, record: StepRecord) -> Iterable[MonitorRecord]:
+        """The step is done."""
+        ...
+
+    def on_validation(self, record: ValidationRecord) -> Iterable[MonitorRecord]:
+        """A validation is done; the model is the one that was validated."""
+        ...
+
+    def on_failed_step(self, failed: FailedStep) -> str | None:
+        """Keep what it takes to look into it; where that is, in one sentence, is returned."""
+        ...

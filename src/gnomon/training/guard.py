@@ -3,35 +3,71 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from gnomon.training.objective import LossSums
+
+@dataclass(frozen=True)
+class NonFinite:
+    """Where the first NaN or infinity of a step arose.
+
+    Attributes:
+        what: "weights": a parameter holds it; "output": a module's output; "gradient": of a
+            module's output; "weight gradient": of a parameter; "loss": no module gives it.
+        name: dotted name of the module or parameter; empty for the whole model and the loss.
+        module_kind: class of the module.
+        num_nan, num_inf, num_values: counted over the tensor.
+        largest_input: largest finite magnitude that the module read (outputs only).
+        largest_weight: largest finite magnitude of its own parameters (outputs only).
+        dtype: of the tensor.
+    """
+
+    what: Literal["weights", "output", "gradient", "weight gradient", "loss"]
+    name: str = ""
+    module_kind: str = ""
+    num_nan: int = 0
+    num_inf: int = 0
+    num_values: int = 0
+    largest_input: float | None = None
+    largest_weight: float | None = None
+    dtype: str = ""
+
+    def __str__(self) -> str:
+        name = self.name or "the whole model"
+        count = f"{self.num_nan} NaN and {self.num_inf} infinite of {self.num_values:,} values"
+        if self.what == "weights":
+            return f"the weights themselves: {name} holds {count}"
+        if self.what == "loss":
+            return "the loss: every module's output is finite, the cross-entropy is not"
+        if self.what == "output":
+            return f"the output of {name} ({self.module_kind}; {count})"
+        owner = "the weights" if self.what == "weight gradient" else "the output of"
+        return f"the gradient of {owner} {name} ({count})"
 
 
-def find_non_finite(model: nn.Module, run: Callable[[], LossSums]) -> str | None:
-    """Say which part of `model` first gives a NaN or infinity; None when nothing does.
+def find_non_finite(model: nn.Module, run: Callable[[], Tensor]) -> NonFinite | None:
+    """Find which part of `model` first gives a NaN or infinity; None when nothing does.
 
     Args:
         model: the network as it was before the step, without gradients.
-        run: forward and backward pass of one micro-batch, with the generators as they were.
+        run: forward and backward pass of one micro-batch, with the generators as they were;
+            returns the loss.
     """
     name = first_non_finite_weight(model)
     if name is not None:
-        return f"the weights themselves: {name} holds {_count(model.get_parameter(name))}"
+        return NonFinite("weights", name, **_counts(model.get_parameter(name)))
     with _watched(model) as sightings:
-        sums = run()
+        loss = run()
     if sightings:
         return sightings[0]
-    if not _is_finite(sums.loss):
-        return "the loss: every module's output is finite, the cross-entropy is not"
-    return None
+    return None if _is_finite(loss) else NonFinite("loss", dtype=_dtype_name(loss))
 
 
 def first_non_finite_weight(model: nn.Module) -> str | None:
@@ -40,44 +76,64 @@ def first_non_finite_weight(model: nn.Module) -> str | None:
 
 
 @contextmanager
-def _watched(model: nn.Module) -> Iterator[list[str]]:
+def _watched(model: nn.Module) -> Iterator[list[NonFinite]]:
     """While the block runs, note non-finite outputs and gradients in the order they appear.
 
     An inner module returns before the module around it, so the first note names the innermost
     one. Gradients are watched by hooks on tensors: module backward hooks wrap inputs in copies
     and forbid in-place operations, which would change the step under examination.
     """
-    sightings: list[str] = []
+    sightings: list[NonFinite] = []
     handles: list[RemovableHandle] = []
 
-    def watch_gradient(tensor: Tensor, what: str) -> None:
+    def watch_gradient(
+        tensor: Tensor, what: Literal["gradient", "weight gradient"], name: str
+    ) -> None:
         def look(gradient: Tensor) -> None:
             if not _is_finite(gradient):
-                sightings.append(f"the gradient of {what} ({_count(gradient)})")
+                sightings.append(NonFinite(what, name, **_counts(gradient)))
 
         handles.append(tensor.register_hook(look))  # type: ignore[no-untyped-call]
 
-    def forward_hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def look(module: nn.Module, inputs: Any, outputs: Any) -> None:
+    def forward_hook(name: str) -> Callable[..., None]:
+        def look(module: nn.Module, args: Any, kwargs: Any, outputs: Any) -> None:
             for tensor in _floating_tensors(outputs):
                 if not _is_finite(tensor):
-                    kind = type(module).__name__
-                    sightings.append(f"the output of {name} ({kind}; {_count(tensor)})")
+                    seen = NonFinite(
+                        "output",
+                        name,
+                        type(module).__name__,
+                        largest_input=_largest(_floating_tensors([args, kwargs])),
+                        largest_weight=_largest(module.parameters(recurse=False)),
+                        **_counts(tensor),
+                    )
+                    sightings.append(seen)
                 if tensor.requires_grad:
-                    watch_gradient(tensor, f"the output of {name}")
+                    watch_gradient(tensor, "gradient", name)
 
         return look
 
     try:
         for name, module in model.named_modules():
-            handles.append(module.register_forward_hook(forward_hook(name or "the whole model")))
+            handles.append(module.register_forward_hook(forward_hook(name), with_kwargs=True))
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                watch_gradient(parameter, f"the weights {name}")
+                watch_gradient(parameter, "weight gradient", name)
         yield sightings
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _largest(tensors: Iterable[Tensor]) -> float | None:
+    """Largest finite magnitude; None where there is no value."""
+    largest = None
+    for tensor in tensors:
+        values = tensor.detach().float().abs()
+        values = values[values.isfinite()]
+        if values.numel():
+            largest = max(largest or 0.0, float(values.max()))
+    return largest
 
 
 def _floating_tensors(value: Any) -> Iterator[Tensor]:
@@ -98,10 +154,18 @@ def _is_finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(values.detach()).all())
 
 
-def _count(tensor: Tensor) -> str:
+def _counts(tensor: Tensor) -> dict[str, Any]:
     values = (tensor.coalesce().values() if tensor.is_sparse else tensor).detach()
-    num_nan, num_inf = int(values.isnan().sum()), int(values.isinf().sum())
-    return f"{num_nan} NaN and {num_inf} infinite of {values.numel():,} values"
+    return {
+        "num_nan": int(values.isnan().sum()),
+        "num_inf": int(values.isinf().sum()),
+        "num_values": values.numel(),
+        "dtype": _dtype_name(values),
+    }
+
+
+def _dtype_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -15,6 +15,7 @@ from gnomon.training.events import (
     AverageRecord,
     Listener,
     LogRecord,
+    MonitorRecord,
     StartRecord,
     ValidationRecord,
 )
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MetricsLog(Listener):
-    """One JSON object per event; `kind` is "train", "validation" or "average".
+    """One JSON object per event; `kind` is "train", "validation", "average" or a monitor's.
 
     When a training continues, lines past its checkpoint are cut off: no step appears twice. So is
     an average, which is made again when training ends.
@@ -52,6 +53,11 @@ class MetricsLog(Listener):
     def on_validation(self, record: ValidationRecord) -> None:
         """Write a validation line."""
         self._write({"kind": "validation", **asdict(record)})
+
+    def on_monitor(self, record: MonitorRecord) -> None:
+        """Write what a monitor measured, its warning too."""
+        values = {"kind": record.kind, "step": record.step, **record.values}
+        self._write(values if record.warning is None else {**values, "warning": record.warning})
 
     def on_average(self, record: AverageRecord) -> None:
         """Write a line for the average."""
@@ -121,6 +127,10 @@ class TensorBoardLog(Listener):
     def on_validation(self, record: ValidationRecord) -> None:
         """Add the validation curves."""
         self._add("validation", record.step, dict(record.metrics))
+
+    def on_monitor(self, record: MonitorRecord) -> None:
+        """Add a monitor's curves."""
+        self._add(record.kind, record.step, dict(record.values))
 
     def on_average(self, record: AverageRecord) -> None:
         """Add the average's metrics beside those of the validations."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -21,7 +21,10 @@ from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.events import (
     CheckpointRecord,
+    FailedStep,
     Listener,
+    MonitorRecord,
+    Monitors,
     Outcome,
     StartRecord,
     StepRecord,
@@ -52,6 +55,7 @@ class Trainer:
         averaging: which mean of the weights is shipped.
         validate: metrics by name; must hold `training.best_metric`.
         listeners: told of every step, log line, validation and checkpoint.
+        monitors: look at the model between the steps; listeners are told what they see.
 
     Raises:
         RecipeError: when the values cannot work together or with this machine.
@@ -69,6 +73,7 @@ class Trainer:
         averaging: AveragingConfig | None = None,
         validate: Validate | None = None,
         listeners: Sequence[Listener] = (),
+        monitors: Monitors | None = None,
     ) -> None:
         averaging = averaging or AveragingConfig()
         tables = (training, objective, optimizer, averaging)
@@ -84,6 +89,7 @@ class Trainer:
         self.schedule = schedule
         self.averaging = averaging
         self.listeners: list[Listener] = [MetricsLog(run.metrics_path), *listeners]
+        self.monitors = monitors
         self.device = choose_device(training.device)
         self.precision = choose_precision(training.precision, self.device)
         task.model.to(self.device)
@@ -282,7 +288,9 @@ class Trainer:
         ).tolist()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             seen = f"step {step}: loss {loss}, gradient norm {norm}"
-            raise self._not_finite(batches, num_tokens, states, seen)
+            raise self._not_finite(batches, num_tokens, states, seen, loss, norm)
+        if self.monitors is not None:
+            self.monitors.on_gradients(step)
         self.optimizer.clip(norm)
         learning_rate = self.schedule(step)
         self.optimizer.step(learning_rate)
@@ -303,6 +311,8 @@ class Trainer:
             data_seconds=data_seconds,
         )
         self._tell(lambda listener: listener.on_step(record))
+        if self.monitors is not None:
+            self._pass_on(self.monitors.on_step(record))
         log = self._meter.add(record, self.state, self._eta_seconds())
         if log is not None:
             self._tell(lambda listener: listener.on_log(log))
@@ -343,10 +353,12 @@ class Trainer:
         started, state = time.perf_counter(), self.state
         with self.keeper.shipped_weights():
             metrics = self.validation.measure(state.step)
-        is_best = self.validation.rank(state, metrics)
-        seconds = time.perf_counter() - started
-        record = ValidationRecord(state.step, metrics, is_best, seconds)
-        self._tell(lambda listener: listener.on_validation(record))
+            is_best = self.validation.rank(state, metrics)
+            seconds = time.perf_counter() - started
+            record = ValidationRecord(state.step, metrics, is_best, seconds)
+            self._tell(lambda listener: listener.on_validation(record))
+            if self.monitors is not None:
+                self._pass_on(self.monitors.on_validation(record))
         return any(best.step == state.step for best in state.ranked)
 
     def _save(self) -> None:
@@ -373,28 +385,56 @@ class Trainer:
     # -- trouble -----------------------------------------------------------------------------
 
     def _not_finite(
-        self, batches: Sequence[Any], num_tokens: int, states: Mapping[str, Tensor], seen: str
+        self,
+        batches: Sequence[Any],
+        num_tokens: int,
+        states: Mapping[str, Tensor],
+        seen: str,
+        loss: float,
+        norm: float,
     ) -> TrainingStopped:
         """Run the step again under watch and say where the first NaN or infinity arose."""
         restore_generator_states(states, self.device)
         self.optimizer.drop_gradients()
-        culprit, examples = "only the sum over micro-batches overflows", batches
+        examples, found = batches, None
         for batch in batches:
-            found = find_non_finite(
-                self.task.model,
-                partial(self._forward_backward, batch, num_tokens, count_correct=False),
-            )
+            before = generator_states(self.device)
+            found = find_non_finite(self.task.model, partial(self._again, [batch], num_tokens))
             if found is not None:
-                culprit, examples = found, [batch]
+                examples, states = [batch], before
                 break
         lines = "; ".join(self.task.describe(batch) for batch in examples)
+        note = None
+        if self.monitors is not None:
+            failed = FailedStep(
+                step=self.state.step + 1,
+                loss=loss,
+                gradient_norm=norm,
+                batches=examples,
+                num_tokens=num_tokens,
+                generators=states,
+                precision=self.precision.name,
+                first=found,
+                lines=lines,
+                again=partial(self._again, examples, num_tokens),
+            )
+            note = self.monitors.on_failed_step(failed)
+        self.optimizer.drop_gradients()
+        culprit = found or "only the sum over micro-batches overflows"
         return TrainingStopped(
             "Loss and gradients must be finite",
             seen=f"{seen}\n  batch: {lines}\n  first: {culprit}",
             mend=f"the step was not taken; the last good checkpoint is {self._last_good()}. "
-            "The usual cures are a lower learning rate, a longer warm-up or fp32; in the first "
-            "steps look at the model and at those lines",
+            + (
+                note
+                or "The usual cures are a lower learning rate, a longer warm-up or fp32; in the "
+                "first steps look at the model and at those lines"
+            ),
         )
+
+    def _again(self, batches: Sequence[Any], num_tokens: int) -> Tensor:
+        sums = [self._forward_backward(b, num_tokens, count_correct=False) for b in batches]
+        return torch.stack([each.loss.detach() for each in sums]).sum() / num_tokens
 
     def _refuse_damaged_weights(self) -> None:
         """A checkpoint must be worth coming back to."""
@@ -412,6 +452,12 @@ class Trainer:
 
     def _warn(self, text: str) -> None:
         self._tell(lambda listener: listener.on_message("warning", text))
+
+    def _pass_on(self, records: Iterable[MonitorRecord]) -> None:
+        for record in records:
+            self._tell(lambda listener, record=record: listener.on_monitor(record))  # type: ignore[misc]
+            if record.warning is not None:
+                self._warn(record.warning)
 
     def _tell(self, event: Callable[[Listener], None]) -> None:
         for listener in self.listeners:

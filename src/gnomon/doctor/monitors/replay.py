@@ -1,0 +1,150 @@
+"""Runs the step of a crash bundle again and says what happened first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.doctor.finding import Finding
+from gnomon.doctor.monitors.autopsy import explain, look_into
+from gnomon.doctor.monitors.bundle import Bundle, load_weights, read_bundle
+from gnomon.doctor.report import Report
+from gnomon.doctor.restore import untouched
+from gnomon.errors import DoctorError
+from gnomon.training.generators import restore_generator_states
+
+_CPU = torch.device("cpu")
+
+
+def replay(
+    folder: Path | str,
+    module: nn.Module | None = None,
+    *,
+    loss: Callable[[Any], Tensor] | None = None,
+) -> Report:
+    """Run the failed pass of a bundle again, on the CPU.
+
+    Args:
+        module: for a bundle of one's own model: that model, built anew; its weights are replaced.
+        loss: from its output to the loss, so that the backward pass is run, too.
+
+    Returns:
+        A report with one finding, "non-finite". Of one's own model without `module` it is the
+        finding that was made when the step failed; `facts["run again"]` says which.
+
+    Raises:
+        DoctorError: no bundle, a damaged one, or one of another module.
+    """
+    start = time.perf_counter()
+    bundle = read_bundle(folder)
+    facts: dict[str, Any] = {"step": bundle.step, "kind": bundle.kind}
+    facts |= {key: bundle.record[key] for key in ("lines", "precision") if key in bundle.record}
+    if bundle.kind == "gnomon":
+        finding = _of_run(bundle)
+    elif module is not None:
+        finding = _of_module(bundle, module, loss)
+    elif bundle.kind == "huggingface":
+        finding = _of_module(bundle, _hugging_face(bundle), loss)
+    else:
+        facts["run again"] = (
+            "no: the model's own code is needed; gnomon.doctor.monitors.replay(bundle, module)"
+        )
+        return _report(bundle, bundle.finding, facts, start)
+    facts["run again"] = "yes"
+    facts["as it was"] = finding.where[:1] == bundle.finding.where[:1]
+    return _report(bundle, finding, facts, start)
+
+
+def _report(bundle: Bundle, finding: Finding, facts: dict[str, Any], start: float) -> Report:
+    seconds = time.perf_counter() - start
+    name = f"crash bundle {bundle.folder}"
+    return Report(name, (replace(finding, seconds=seconds),), facts, seconds)
+
+
+def _of_run(bundle: Bundle) -> Finding:
+    from gnomon.recipes import load_recipe
+    from gnomon.tasks.folder import load_translator
+    from gnomon.tasks.likelihood import predict
+    from gnomon.training import Objective
+    from gnomon.training.precision import choose_precision
+
+    recipe = load_recipe(bundle.folder / "recipe.toml")
+    translator = load_translator(bundle.model)
+    model = translator.model.train()
+    objective = Objective(recipe.objective, pad_id=model.config.pad_id or 0)
+    precision = choose_precision(str(bundle.record["precision"]), _CPU)
+    num_tokens = int(bundle.record["num_tokens"])
+
+    def run() -> Tensor:
+        total = torch.zeros(())
+        for number in range(int(bundle.record["num_batches"])):
+            source, target = bundle.batch[f"{number}.source"], bundle.batch[f"{number}.target"]
+            repeated = source.repeat(objective.num_passes, 1)
+            with precision.autocast():
+                sums = objective(target, partial(predict, model, repeated))
+            (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+            total = total + sums.loss.detach() / num_tokens
+        return total
+
+    before = partial(restore_generator_states, bundle.generators, _CPU)
+    with untouched(model):
+        autopsy = look_into(model, run, before_each=before)
+    return explain(autopsy, f"step {bundle.step} run again from its bundle")
+
+
+def _hugging_face(bundle: Bundle) -> nn.Module:
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(bundle.model, trust_remote_code=False)
+    name = (config.architectures or [""])[0]
+    architecture = getattr(transformers, name, None)
+    if architecture is None:
+        raise DoctorError(
+            "the model of a bundle must be one of this transformers' architectures",
+            seen=name or "none named in config.json",
+            mend="pass the module: gnomon.doctor.monitors.replay(bundle, module)",
+        )
+    module: nn.Module = architecture(config)
+    return module
+
+
+def _of_module(bundle: Bundle, module: nn.Module, loss: Callable[[Any], Tensor] | None) -> Finding:
+    load_weights(module, bundle.model)
+    if dtype := bundle.record.get("dtype"):
+        module.to(getattr(torch, dtype))
+        load_weights(module, bundle.model)  # in that format, as it was
+    places = {key: value for key, value in bundle.batch.items() if key.startswith("arg.")}
+    args = [places[f"arg.{number}"] for number in range(len(places))]
+    kwargs = {k.removeprefix("kw."): v for k, v in bundle.batch.items() if k.startswith("kw.")}
+    kwargs |= bundle.record.get("plain_inputs", {})
+    run = partial(run_again, module, args, kwargs, loss, bundle.record.get("autocast"))
+    before = partial(restore_generator_states, bundle.generators, _CPU)
+    with untouched(module):
+        module.train()
+        autopsy = look_into(module, run, before_each=before)
+    return explain(autopsy, f"step {bundle.step} run again from its bundle")
+
+
+def run_again(
+    module: nn.Module,
+    args: Any,
+    kwargs: Any,
+    loss: Callable[[Any], Tensor] | None,
+    autocast: str | None,
+) -> Tensor | None:
+    """One forward pass, and where there is a loss a backward pass."""
+    device = next(module.parameters()).device.type
+    dtype = getattr(torch, autocast) if autocast else torch.float32
+    with torch.autocast(device, dtype=dtype, enabled=autocast is not None):
+        output = module(*args, **kwargs)
+        found = loss(output) if loss is not None else getattr(output, "loss", None)
+    if found is not None and found.requires_grad:
+        found.backward()
+    return found

@@ -1,0 +1,99 @@
+"""The monitors of a gnomon training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from torch import Tensor
+
+from gnomon.doctor.monitors.attention import Attention
+from gnomon.doctor.monitors.autopsy import explain, look_into
+from gnomon.doctor.monitors.bundle import write_bundle
+from gnomon.doctor.monitors.free_running import FreeRunning
+from gnomon.doctor.monitors.loss_spike import LossSpike
+from gnomon.doctor.monitors.monitor import Monitor, sentence
+from gnomon.doctor.monitors.outputs import Outputs
+from gnomon.doctor.monitors.panel import Panel, generators_kept
+from gnomon.doctor.monitors.source import Source
+from gnomon.doctor.monitors.translation import probing_batch, sample_of, teacher_forced
+from gnomon.doctor.monitors.updates import Updates
+from gnomon.tasks import TranslationTask
+from gnomon.training.events import FailedStep, MonitorRecord, StepRecord, ValidationRecord
+from gnomon.training.generators import restore_generator_states
+from gnomon.training.run import RunFolder
+
+
+class RunMonitors:
+    """Follows the training of a translation task (see `training.events.Monitors`).
+
+    Args:
+        run: where crash bundles go, to `bundles/`.
+        every: steps between looks.
+    """
+
+    def __init__(self, task: TranslationTask, run: RunFolder, *, every: int) -> None:
+        self.task, self.run = task, run
+        look = teacher_forced(task, probing_batch(task))
+        watching: list[Monitor] = [
+            Updates(task.model),
+            LossSpike(),
+            Attention(task.model, look),
+            Source(),
+            Outputs(),
+            FreeRunning(),
+        ]
+        self.panel = Panel(watching, every=every)
+
+    def on_gradients(self, step: int) -> None:
+        """See `Monitors`."""
+        self.panel.on_gradients(step)
+
+    def on_step(self, record: StepRecord) -> Iterable[MonitorRecord]:
+        """See `Monitors`."""
+        return self.panel.on_step(record.step, record.nll, record.learning_rate)
+
+    def on_validation(self, record: ValidationRecord) -> Iterable[MonitorRecord]:
+        """See `Monitors`."""
+        with generators_kept():
+            sample = sample_of(self.task)
+        return self.panel.on_validation(record.step, sample)
+
+    def on_failed_step(self, failed: FailedStep) -> str | None:
+        """Write the bundle of this step."""
+        device = next(self.task.model.parameters()).device
+        autopsy = look_into(
+            self.task.model,
+            failed.again,
+            before_each=lambda: restore_generator_states(failed.generators, device),
+        )
+        seen = f"step {failed.step}: loss {failed.loss:g}, gradient norm {failed.gradient_norm:g}"
+        finding = explain(autopsy, seen)
+        path = write_bundle(
+            self.run.path,
+            kind="gnomon",
+            step=failed.step,
+            finding=finding,
+            batch=_tensors(failed.batches),
+            generators=failed.generators,
+            save_model=self._save,
+            recipe=self.run.recipe_path,
+            precision=failed.precision,
+            num_tokens=failed.num_tokens,
+            num_batches=len(failed.batches),
+            lines=failed.lines,
+        )
+        return f"{sentence(finding)}\n  look into it with: gnomon doctor {path}"
+
+    def _save(self, folder: Path) -> None:
+        self.task.save(folder)
+
+
+def _tensors(batches: Iterable[object]) -> dict[str, Tensor]:
+    """The tensors of each batch: "0.source", "0.target" …"""
+    return {
+        f"{number}.{name}": value
+        for number, batch in enumerate(batches)
+        for name, value in vars(batch).items()
+        if isinstance(value, Tensor)
+    }
