@@ -21,7 +21,10 @@ SUFFIX = ".curve.json"
 # learns.
 _UNBOUND = (
     *("schema_version", "description", "name"),
-    *(f"training.{key}" for key in ("device", "threads", "log_every", "checkpoint_every", "monitor_every")),
+    *(
+        f"training.{key}"
+        for key in ("device", "threads", "log_every", "checkpoint_every", "monitor_every")
+    ),
     *("training.keep_last", "training.seed"),
 )
 _UNBOUND_TABLES = ("data.", "evaluation.", "decoding.", "doctor.")

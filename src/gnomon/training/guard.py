@@ -65,9 +65,10 @@ def find_non_finite(model: nn.Module, run: Callable[[], Tensor]) -> NonFinite | 
         return NonFinite("weights", name, **_counts(model.get_parameter(name)))
     with _watched(model) as sightings:
         loss = run()
-    if sightings:
-        return sightings[0]
-    return None if _is_finite(loss) else NonFinite("loss", dtype=_dtype_name(loss))
+    # Forward comes before backward, and the loss between the two.
+    if not _is_finite(loss) and (not sightings or sightings[0].what != "output"):
+        return NonFinite("loss", dtype=_dtype_name(loss))
+    return sightings[0] if sightings else None
 
 
 def first_non_finite_weight(model: nn.Module) -> str | None:

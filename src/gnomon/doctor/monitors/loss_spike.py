@@ -8,14 +8,13 @@ from typing import ClassVar
 
 from gnomon.doctor.monitors.monitor import Monitor, Seen, suspicion
 
-_BEFORE, _NOW = 96, 8
-_MIN_BEFORE = 32
+_BEFORE, _NOW = 40, 8
 
 
 class LossSpike(Monitor):
-    """Compares the last 8 steps with the 96 before them, by medians.
+    """Compares the last 8 steps with the 40 before them, by medians.
 
-    A single hard batch is no spike. The memory does not outlive the process: for 40 steps after a
+    A single hard batch is no spike. The memory does not outlive the process: for 48 steps after a
     training was continued, none is seen.
     """
 
@@ -28,14 +27,14 @@ class LossSpike(Monitor):
     def on_loss(self, step: int, loss: float, learning_rate: float) -> Seen | None:
         """Note the loss; every fourth step, judge."""
         self._losses.append(loss)
-        if step % 4 or len(self._losses) < _MIN_BEFORE + _NOW:
+        if step % 4 or len(self._losses) < _BEFORE + _NOW:
             return None
         losses = list(self._losses)
         before, now = losses[:-_NOW], median(losses[-_NOW:])
         middle = median(before)
         spread = 1.4826 * median(abs(each - middle) for each in before)
         # A falling loss has a wide spread of its own; the rise must be large by itself, too.
-        if now <= middle + max(6 * spread, 0.15 * abs(middle), 0.05):
+        if now <= middle + max(4 * spread, 0.15 * abs(middle), 0.05):
             self._since = 0
             return None
         if self._since:

@@ -90,6 +90,6 @@ class Panel:
 @contextmanager
 def generators_kept() -> Iterator[None]:
     """Torch's generators are afterwards where they were: training draws the same numbers."""
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with torch.random.fork_rng(devices=devices):
         yield

@@ -78,7 +78,7 @@ def sample_of(task: TranslationTask) -> Sample:
         of_shuffled, _ = _losses(task, others)
     finally:
         task.model.train(was_training)
-    return Sample(**texts, nll=nll, nll_of_shuffled=of_shuffled, accuracy=accuracy)  # type: ignore[arg-type]
+    return Sample(**texts, nll=nll, nll_of_shuffled=of_shuffled, accuracy=accuracy)
 
 
 def _losses(task: TranslationTask, pairs: list[Pair]) -> tuple[float, float]:

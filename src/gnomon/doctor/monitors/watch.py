@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gnomon.doctor.call import Call
+from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import Finding, Skip
 from gnomon.doctor.inputs import call_of, named
 from gnomon.doctor.monitors.attention import Attention
@@ -188,9 +188,10 @@ class TrainingMonitor:
         if self._probing is not None or not self._passes:
             return
         seen = self._passes[0]
-        values = named(self.model, seen.args) if seen.args else {}
+        values: dict[Key, Any] = named(self.model, seen.args) if seen.args else {}
+        values.update(seen.kwargs.items())
         try:
-            call = call_of(Patient(module=self.model), {**values, **seen.kwargs})
+            call = call_of(Patient(module=self.model), values)
             self._probing = call.rows(range(min(_ROWS, call.num_rows())))
         except (Skip, ValueError, IndexError, RuntimeError):  # inputs of an unusual form
             return
@@ -226,13 +227,13 @@ class TrainingMonitor:
         guilty: _Pass | None = None
         finding: Finding | None = None
         gradients = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
-        for each in self._passes:
+        passes = list(self._passes)  # running again adds to them
+        for each in passes:
+            again = (self.model, each.args, each.kwargs, self._loss, each.autocast)
             with untouched(self.model):
                 autopsy = look_into(
                     self.model,
-                    partial(
-                        run_again, self.model, each.args, each.kwargs, self._loss, each.autocast
-                    ),
+                    partial(run_again, *again),
                     before_each=partial(restore_generator_states, each.generators, self._device),
                 )
             if autopsy.first is not None:
@@ -258,7 +259,7 @@ class TrainingMonitor:
         batch |= {f"kw.{n}": v for n, v in guilty.kwargs.items() if isinstance(v, Tensor)}
         others = {n: v for n, v in guilty.kwargs.items() if not isinstance(v, Tensor)}
         plain = {n: v for n, v in others.items() if isinstance(v, bool | int | float | str)}
-        config = getattr(self.model, "config", None)
+        config: Any = getattr(self.model, "config", None)
         described = hasattr(config, "to_json_file") and hasattr(config, "model_type")
 
         def save(folder: Path) -> None:

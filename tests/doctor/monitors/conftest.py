@@ -1,0 +1,6 @@
+"""Lets the tests beside it import `small` under any of pytest's import modes."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
