@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ class Frame:
     module: nn.Module
     call: ModuleCall
     inputs: tuple[Tensor, ...]
+    # of the first mask an nn.MultiheadAttention was given: it hands on a floating-point one
+    mask_dtype: torch.dtype | None = None
     # a mean, variance or the like was taken within this very frame
     reduces: bool = False
     # small numbers that were added: a norm's eps
@@ -100,6 +103,8 @@ class Owners:
             self._count += 1
             self._record.modules.setdefault(name, []).append(call)
             frame = Frame(name, module, call, tensors)
+            if isinstance(module, nn.MultiheadAttention):
+                frame.mask_dtype = _mask_dtype(module, args, kwargs)
             if not self._stack:
                 self._on_root(frame)
             self._stack.append(frame)
@@ -122,6 +127,15 @@ class Owners:
             if self._keep_outputs:
                 frame.call.tensors = tuple(tensor.detach() for tensor in tensors)
             self._on_exit(frame, output)
+
+
+def _mask_dtype(module: nn.Module, args: Any, kwargs: Any) -> torch.dtype | None:
+    names = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    for name in ("attn_mask", "key_padding_mask"):
+        if isinstance(names.get(name), Tensor):
+            dtype: torch.dtype = names[name].dtype
+            return dtype
+    return None
 
 
 def floats(value: Any) -> Iterator[Tensor]:

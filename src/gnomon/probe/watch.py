@@ -173,7 +173,9 @@ class FunctionWatch(TorchFunctionMode):
         outer = recogniser.path, recogniser.heads, recogniser.mask_dtype
         batch = query.shape[1] if query.dim() == 3 else 1
         recogniser.path, recogniser.heads = "mha", (batch, num_heads)
-        recogniser.mask_dtype = given[0] if given else None
+        frame = self._owners.frame
+        outside = None if frame is None else frame.mask_dtype
+        recogniser.mask_dtype = outside or (given[0] if given else None)
         try:
             with self:
                 return self._opened(*args, **kwargs)
