@@ -16,9 +16,12 @@ from gnomon.doctor.finding import Skip
 from gnomon.doctor.inputs import call_of, config_of, named
 from gnomon.doctor.intent import Intent, infer
 from gnomon.doctor.made_up import make_inputs
+from gnomon.doctor.objective import Objective, read_objective
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import Run, rounding, run
+from gnomon.doctor.schedules import Rates, learning_rates
+from gnomon.doctor.stepping import Stepped, micro_batches, steps
 from gnomon.probe import Record
 
 T = TypeVar("T")
@@ -250,6 +253,58 @@ class Case:
                 name: None if p.grad is None else p.grad.detach().clone()
                 for name, p in self.module.named_parameters()
             }
+
+    @fact
+    def loss_gives_gradients(self) -> bool:
+        """Whether `gradients` are those of the training loss.
+
+        Raises:
+            Skip: no training loss is known.
+        """
+        with untouched(self.module), torch.enable_grad():
+            return self.loss(self.call).requires_grad
+
+    @fact
+    def objective(self) -> Objective:
+        """What the training loss asks of each position, on `brief`."""
+        return read_objective(self, self.brief)
+
+    @fact
+    def brief(self) -> Call:
+        """At most four rows of `call`, the shortest and the longest, labels included."""
+        call = self.call
+        if call.num_rows() <= 4:
+            return call
+        counts = call.keep(call.read).sum(1).tolist()
+        order = sorted(range(call.num_rows()), key=lambda row: counts[row])
+        return call.rows([*order[:2], *order[-2:]])
+
+    # Training
+
+    @fact
+    def learning_rates(self) -> Rates:
+        """The learning rate over the planned training."""
+        return learning_rates(self.patient)
+
+    @fact
+    def stepped(self) -> dict[str, Stepped]:
+        """What the user's step does with one, two and both micro-batches (see `stepping`)."""
+        return steps(self, micro_batches(self.brief))
+
+    @fact
+    def is_fresh(self) -> bool | None:
+        """Whether its weights were drawn and never trained; None: nothing tells.
+
+        Training moves the gains of norms away from one another, and no usual scheme draws them.
+        """
+        record = self.seen.record
+        assert record is not None
+        gains = [n.weight for n in record.norms if n.weight is not None and n.weight.numel() > 1]
+        shifts = [n.bias for n in record.norms if n.bias is not None and n.bias.numel() > 1]
+        if not gains:
+            return None
+        values = [*gains, *shifts]
+        return all(bool((each == each.flatten()[0]).all()) for each in values)
 
 
 def without(call: Call, key: str | int) -> Call:

@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from gnomon.doctor.schedules import kept_groups, put_back_groups
+
 _SEED = 20_170_612  # the examination is the same each time
 
 
@@ -89,13 +91,22 @@ class _Kept:
 @contextmanager
 def rolled_back(module: nn.Module, optimizer: Optimizer | None, schedule: Any) -> Iterator[None]:
     """As `untouched`, weights, optimizer state and schedule included: real steps can be tried."""
-    state = copy.deepcopy(optimizer.state_dict()) if optimizer is not None else None
     steps = copy.deepcopy(schedule.state_dict()) if hasattr(schedule, "state_dict") else None
+    # Not by `load_state_dict`, which casts states to their parameter's dtype.
+    states = _states(optimizer) if optimizer is not None else {}
+    groups = kept_groups(optimizer) if optimizer is not None else []
     with untouched(module, weights=True):
         try:
             yield
         finally:
-            if optimizer is not None and state is not None:
-                optimizer.load_state_dict(state)
             if steps is not None:
                 schedule.load_state_dict(steps)
+            if optimizer is not None:
+                optimizer.state.clear()
+                optimizer.state.update(states)
+                put_back_groups(optimizer, groups)
+
+
+def _states(optimizer: Optimizer) -> dict[Any, Any]:
+    """A copy of each parameter's state; the parameters themselves stay the keys."""
+    return {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}

@@ -86,7 +86,12 @@ def run(module: nn.Module, call: Call, *, record: bool = False, keep_outputs: bo
             output = module(*call.args, **call.kwargs)
     else:
         output = module(*call.args, **call.kwargs)
-    return Run(call, output, dict(_tensors(output)), seen)
+    return Run(call, output, tensors_of(output), seen)
+
+
+def tensors_of(output: Any) -> dict[str, Tensor]:
+    """The float tensors of an output by their path in it."""
+    return dict(_tensors(output))
 
 
 def _tensors(output: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:

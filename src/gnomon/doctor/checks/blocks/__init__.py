@@ -1,0 +1,1 @@
+"""Norms, residuals and feed-forward."""

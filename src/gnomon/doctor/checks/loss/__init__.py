@@ -1,0 +1,1 @@
+"""Initialisation and loss."""

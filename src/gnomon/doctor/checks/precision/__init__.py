@@ -1,0 +1,1 @@
+"""What would break in fp16 and in bf16, from one fp32 pass."""
