@@ -235,12 +235,18 @@ class Call:
             "keep": 0,
             "ignore": 1,
             "square": 0,
-            "labels": IGNORED_LABEL,
+            "labels": ignored_label(value) if entry.role == "labels" else 0,
             "numbers": 0,
         }[entry.role]
         if entry.role == "ignore" and value.is_floating_point():
             filling = float("-inf")
         return torch.full(size, filling, dtype=value.dtype, device=value.device)
+
+
+def ignored_label(labels: Tensor) -> int:
+    """What labels say where nothing is asked for: their own negative value, else -100."""
+    lowest = int(labels.min()) if labels.numel() else 0
+    return lowest if lowest < 0 else IGNORED_LABEL
 
 
 def _grown_square(before: Tensor, after: Tensor, num: int, side: Side) -> Tensor:

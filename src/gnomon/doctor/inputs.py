@@ -15,8 +15,8 @@ from gnomon.doctor.finding import Skip
 from gnomon.doctor.patient import Batch, Patient
 
 _TARGET = re.compile(r"(^|_)(decoder|dec|tgt|target|trg|y)(_|$)")
-_LABELS = re.compile(r"(^|_)(labels?|gold)(_|$)")
-_SEGMENTS = re.compile(r"token_type|segment")
+_LABELS = re.compile(r"(^|_)(labels?|gold|targets)(_|$)")
+_SEGMENTS = re.compile(r"token_type|segment|document|seq_idx")
 
 
 def named(module: nn.Module, batch: Batch | Tensor) -> dict[Key, Any]:
@@ -46,7 +46,7 @@ def call_of(patient: Patient, values: Mapping[Key, Any]) -> Call:
     """
     assert patient.module is not None
     batch_first = is_batch_first(patient.module)
-    texts = _texts(values, batch_first)
+    texts = _texts({k: v for k, v in values.items() if k != patient.document_key}, batch_first)
     if not texts:
         shapes = {key: tuple(v.shape) for key, v in values.items() if isinstance(v, Tensor)}
         raise Skip(f"no input looks like ids [B, T] or vectors [B, T, D]: {shapes}")

@@ -64,7 +64,7 @@ def read_objective(case: Case, call: Call) -> Objective:
         raise Skip(f"the output has {logits.size(-1)} values at a position: no logits of tokens")
     form = _form(logits)
     place = _place(case, call, logits)
-    used: list[tuple[Tensor, Tensor]] = []
+    used: list[Tensor] = []
 
     def exchange(_: nn.Module, __: Any, output: Any) -> Any:
         found = {id(t): t for t in tensors_of(output).values()}
@@ -73,7 +73,7 @@ def read_objective(case: Case, call: Call) -> Objective:
         generator = torch.Generator().manual_seed(len(used))
         leaf = torch.randn(real.shape, generator=generator).to(real.device).requires_grad_()
         shown = form(leaf).to(real.dtype)
-        used.append((leaf, shown))
+        used.append(leaf)
         return _replaced(output, real, shown)
 
     case.module.eval()
@@ -85,7 +85,7 @@ def read_objective(case: Case, call: Call) -> Objective:
         handle.remove()
     if len(used) != 1:
         raise Skip(f"the loss takes the model's output {len(used)} times, not once")
-    leaf, shown = used[0]
+    leaf = used[0]
     if not loss.requires_grad:
         raise Skip("the loss does not depend on the model's output by a gradient")
     gradient = torch.autograd.grad(loss, leaf, allow_unused=True)[0]

@@ -41,9 +41,7 @@ class Rates:
     @property
     def warmup(self) -> int:
         """Steps until the rate first reaches half its peak."""
-        return next(
-            s for s, r in zip(self.steps, self.rates, strict=True) if r >= self.peak / 2
-        )
+        return next(s for s, r in zip(self.steps, self.rates, strict=True) if r >= self.peak / 2)
 
     def spent(self, share: float) -> int | None:
         """The step after which the rate stays below this share of its peak; None: none."""
@@ -77,7 +75,7 @@ def learning_rates(patient: Patient) -> Rates:
         lambdas, bases = schedule.lr_lambdas, schedule.base_lrs
         return _rates(
             steps,
-            lambda step: max(b * float(f(step)) for b, f in zip(bases, lambdas, strict=True)),
+            lambda step: max(float(b * f(step)) for b, f in zip(bases, lambdas, strict=True)),
             int(schedule.last_epoch),
         )
     return _walked(schedule, optimizer, min(planned, _MOST))

@@ -101,7 +101,7 @@ def micro_batches(call: Call) -> dict[str, list[Call]]:
 def kept_in_eval(module: nn.Module) -> Iterator[None]:
     """The module stays in evaluation mode whatever is asked of it: no dropout."""
     module.eval()
-    module.train = lambda mode=True: module  # type: ignore[method-assign, assignment]
+    module.train = lambda mode=True: module  # type: ignore[method-assign]
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
 """accumulation: k micro-batches give the gradient of one big batch."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -41,7 +42,7 @@ _MENDED = _FAULTY.replace(
     "for (ids,) in batches:  # each mean weighs the same, however many tokens it is of",
     "count = sum(int((ids != 0).sum()) for (ids,) in batches)\n            for (ids,) in batches:",
 ).replace(
-    'ignore_index=0\n                )\n                (loss / len(batches))',
+    "ignore_index=0\n                )\n                (loss / len(batches))",
     'ignore_index=0, reduction="sum"\n                )\n                (loss / count)',
 )
 _EQUAL = 1e-3
@@ -117,7 +118,7 @@ def _mix(a: Mapping[str, Tensor], b: Mapping[str, Tensor], x: float, y: float) -
 
 
 def _size(gradients: Mapping[str, Tensor]) -> float:
-    return sum(float(each.square().sum()) for each in gradients.values()) ** 0.5
+    return math.sqrt(sum(float(each.square().sum()) for each in gradients.values()))
 
 
 def _distance(a: Mapping[str, Tensor], b: Mapping[str, Tensor], direction_alone: bool) -> float:

@@ -1,6 +1,7 @@
 """initial-loss: a fresh model's loss is that of guessing, ln V."""
 
 import math
+from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
@@ -63,7 +64,7 @@ def initial_loss(case: Case) -> Outcome:
     num_classes = _num_classes(case)
     loss = _loss(case)
     guess = math.log(num_classes)
-    numbers = {"loss": loss, "guess": guess, "num_classes": num_classes}
+    numbers: dict[str, Any] = {"loss": loss, "guess": guess, "num_classes": num_classes}
     evidence = f"the loss is {loss:.3f}, guessing among {num_classes} gives {guess:.3f}"
     if not math.isfinite(loss):
         return failure(

@@ -1,5 +1,7 @@
 """label-shift: each position is to predict the next token."""
 
+from typing import Any
+
 import torch
 
 from gnomon.doctor.case import Case
@@ -46,7 +48,7 @@ _ENOUGH = 0.9
     cost="probe",
     cause="The shift between inputs and labels has no single owner.",
     mend="Let one place shift: either the data (then the loss must not) or the loss.",
-    reference="transformers #47394, #46898; Vaswani et al. 2017, section 3.1: outputs offset by one",
+    reference="transformers #47394, #46898; Vaswani et al. 2017, section 3.1",
     symptoms=("too-good", "gibberish", "stuck"),
     example=_FAULTY,
     mended=_MENDED,
@@ -66,7 +68,7 @@ def label_shift(case: Case) -> Outcome:
     shift, share = max(shares.items(), key=lambda each: each[1])
     if shares[1] > _ENOUGH:
         shift, share = 1, shares[1]
-    numbers = {"shift": shift, "share": share}
+    numbers: dict[str, Any] = {"shift": shift, "share": share}
     if share < _ENOUGH:
         raise Skip(
             f"the labels are not the text's own tokens ({share:.0%} agree at a shift of {shift})"
@@ -80,7 +82,9 @@ def label_shift(case: Case) -> Outcome:
             cause="The labels are not shifted at all: the model learns to copy its input.",
             **numbers,
         )
-    cause = "They are shifted twice: by the data and by the loss or the model." if shift == 2 else ""
+    cause = (
+        "They are shifted twice: by the data and by the loss or the model." if shift == 2 else ""
+    )
     return failure(evidence, cause=cause, **numbers)
 
 

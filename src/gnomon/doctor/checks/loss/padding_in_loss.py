@@ -1,5 +1,7 @@
 """padding-in-loss: padded positions do not count."""
 
+from typing import Any
+
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
@@ -55,7 +57,11 @@ def padding_in_loss(case: Case) -> Outcome:
     padded = ~objective.keep
     labelled = objective.counts & padded & (objective.mass > 0.5)
     share = float(objective.weight[padded].sum() / objective.weight.sum())
-    numbers = {"padded": int(padded.sum()), "counted": int(labelled.sum()), "share": share}
+    numbers: dict[str, Any] = {
+        "padded": int(padded.sum()),
+        "counted": int(labelled.sum()),
+        "share": share,
+    }
     if bool(labelled.any()):
         return failure(
             f"{int(labelled.sum())} of {int(padded.sum())} padded positions count in the loss, "

@@ -1,5 +1,7 @@
 """padding-in-smoothing: label smoothing leaves padded positions alone."""
 
+from typing import Any
+
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.loss.padding_in_loss import with_padding
@@ -63,7 +65,7 @@ def padding_in_smoothing(case: Case) -> Outcome:
     edge = smoothed & objective.keep
     edge[:, :-1] &= ~objective.keep[:, 1:]
     alpha = 1.0 - float(objective.mass[objective.counts & objective.keep].median())
-    numbers = {"padded": int(padded.sum()), "alpha": alpha}
+    numbers: dict[str, Any] = {"padded": int(padded.sum()), "alpha": alpha}
     if bool(padded.any()) or bool(edge[:, :-1].any()):
         share = float(objective.weight[smoothed].sum() / objective.weight.sum())
         return failure(

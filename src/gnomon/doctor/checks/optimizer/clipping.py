@@ -1,5 +1,7 @@
 """clipping: the gradient is clipped, now and then."""
 
+from typing import Any
+
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
@@ -78,7 +80,7 @@ def clipping(case: Case) -> Outcome:
         if real is None:
             raise Skip("neither a loss nor a step was handed over that would give a gradient")
         return passed(f"the gradient that reached the optimizer has norm {real:.3g}", norm=real)
-    numbers = {"norm": raw, "clip": clip}
+    numbers: dict[str, Any] = {"norm": raw, "clip": clip}
     evidence = f"the gradient's norm is {raw:.3g}, clipped at {clip:g}"
     if raw > _FAR * clip:
         return warning(

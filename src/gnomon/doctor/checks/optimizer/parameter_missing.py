@@ -1,5 +1,7 @@
 """parameter-missing: every weight that is to be trained is in the optimizer."""
 
+from typing import Any
+
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
@@ -53,7 +55,9 @@ def parameter_missing(case: Case) -> Outcome:
     candidates = [name for name, p in trainable.items() if id(p) not in held_ids]
     try:
         gradients = case.gradients
-        missing = [n for n in candidates if (g := gradients[n]) is not None and bool((g != 0).any())]
+        missing = [
+            n for n in candidates if (g := gradients[n]) is not None and bool((g != 0).any())
+        ]
     except Skip:
         missing = candidates
     if not missing:
@@ -61,7 +65,11 @@ def parameter_missing(case: Case) -> Outcome:
             f"all {len(trainable)} parameters that are trained are in the optimizer",
             count=len(trainable),
         )
-    numbers = {"missing": len(missing), "trainable": len(trainable), "foreign": foreign}
+    numbers: dict[str, Any] = {
+        "missing": len(missing),
+        "trainable": len(trainable),
+        "foreign": foreign,
+    }
     evidence = (
         f"{len(missing)} of {len(trainable)} parameters get a gradient but are not in the "
         f"optimizer: {listed(missing)}"

@@ -1,5 +1,7 @@
 """parameter-twice: the optimizer moves every weight once a step."""
 
+import itertools
+
 from torch import Tensor
 
 from gnomon.doctor.case import Case
@@ -85,7 +87,7 @@ def _overlaps(parameters: list[Held]) -> list[tuple[str, str]]:
     )
     return [
         (first[3], second[3])
-        for first, second in zip(spans, spans[1:], strict=False)
+        for first, second in itertools.pairwise(spans)
         if first[0] == second[0] and second[1] < first[2]
     ]
 
@@ -96,4 +98,4 @@ def _span(tensor: Tensor) -> tuple[int, int, int]:
         return id(tensor), 0, 1
     start = tensor.storage_offset()
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.untyped_storage().data_ptr(), start, start + last + 1
+    return tensor.untyped_storage().data_ptr(), int(start), int(start + last + 1)

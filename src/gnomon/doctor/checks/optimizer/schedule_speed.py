@@ -1,5 +1,7 @@
 """schedule-speed: the schedule moves once with each optimizer step, and ends with training."""
 
+from typing import Any
+
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
@@ -74,7 +76,7 @@ def schedule_speed(case: Case) -> Outcome:
         return passed(f"the rate lasts for the {planned} planned steps", planned=planned)
     if first.advanced is None:
         raise Skip("the schedule does not count its steps")
-    numbers = {"advanced": first.advanced, "updates": first.updates}
+    numbers: dict[str, Any] = {"advanced": first.advanced, "updates": first.updates}
     evidence = (
         f"one step over 2 micro-batches made {first.updates} optimizer steps and moved the "
         f"schedule by {first.advanced}"

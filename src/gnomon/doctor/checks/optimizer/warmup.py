@@ -1,5 +1,7 @@
 """warmup: the learning rate rises over the first steps where Adam needs it."""
 
+from typing import Any
+
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
@@ -66,7 +68,7 @@ def warmup(case: Case) -> Outcome:
     if not sizes:
         raise Skip("the optimizer holds no matrix")
     share = rates.peak / max(sizes[len(sizes) // 2], 1e-12)
-    numbers = {"warmup": rates.warmup, "peak": rates.peak, "share": share}
+    numbers: dict[str, Any] = {"warmup": rates.warmup, "peak": rates.peak, "share": share}
     evidence = (
         f"the rate is at half of its peak {rates.peak:.2g} after {rates.warmup} steps, and a step "
         f"at the peak moves a weight by {share:.1%} of its size"
