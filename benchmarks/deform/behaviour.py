@@ -64,7 +64,7 @@ def _update(subject: Subject, module: nn.Module, text: Text) -> list[Tensor | No
     kept = copy.deepcopy(module.state_dict())
     before = [p.detach().clone() for p in module.parameters()]
     try:
-        step = fields_of(module.train(), subject.kind, text)["step"]
+        step = fields_of(module.train(), subject.task, text)["step"]
         for seed in (10, 20):
             step([subject.batch(text, seed), subject.batch(text, seed + 1)])
         return [p.detach() - b for p, b in zip(module.parameters(), before, strict=True)]
@@ -79,7 +79,7 @@ def _requests(subject: Subject, text: Text) -> Iterator[dict[str, Tensor]]:
 
 def _generation(subject: Subject, module: nn.Module, text: Text) -> list[Tensor | None]:
     """Greedy tokens of two requests by `generate`."""
-    generate = greedy(subject.kind)
+    generate = greedy("causal")
     return [generate(module, batch, NUM_NEW_TOKENS) for batch in _requests(subject, text)]
 
 

@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 import torch
 from benchmarks.patients.text import BOS, EOS, PAD, VOCAB_SIZE, Text, batch_for
-from benchmarks.patients.training import fields_of, left_padded, seeded, train_briefly
+from benchmarks.patients.training import (
+    Task,
+    fields_of,
+    left_padded,
+    own_loss,
+    seeded,
+    train_briefly,
+)
 from torch import Tensor, nn
 
 TRAINED_STEPS = 400
@@ -35,13 +42,17 @@ class Subject:
     def key(self) -> str:
         return f"{self.name}/{'trained' if self.trained else 'fresh'}"
 
+    @property
+    def task(self) -> Task:
+        return own_loss(self.kind)
+
     def build(self, text: Text, cache: Path) -> nn.Module:
         """The model in evaluation mode; always the same weights."""
         with seeded(7):
             module = _stock(self.name)
         if self.trained:
             saved = cache / f"deform-{self.name}-{TRAINED_STEPS}.safetensors"
-            train_briefly(module, self.kind, text, TRAINED_STEPS, saved)
+            train_briefly(module, self.task, text, TRAINED_STEPS, saved)
         return module.eval()
 
     def batch(self, text: Text, seed: int = 1) -> dict[str, Tensor]:
@@ -53,7 +64,7 @@ class Subject:
         Generation is a loop of one's own that hands the cache on as `past_key_values`: DEForm's
         cache operators look for that name, and `generate` of transformers ≥ 5.24 has another.
         """
-        fields = fields_of(module, self.kind, text) | {"max_length": LENGTH}
+        fields = fields_of(module, self.task, text) | {"max_length": LENGTH}
         fields.pop("beam_generate", None)
         if self.scope == "decoder":
             fields["generate"] = cached_loop

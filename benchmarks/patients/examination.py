@@ -39,12 +39,12 @@ class Examination:
 
 
 def examine(module: nn.Module, batch: Any = None, **fields: Any) -> Examination:
-    """`gnomon.diagnose`, timed; a broken doctor is a result too."""
-    import gnomon
+    """`diagnose`, timed; a broken doctor is a result too."""
+    from gnomon.doctor import diagnose
 
     start = time.perf_counter()
     try:
-        report = gnomon.diagnose(module, batch, **fields)
+        report = diagnose(module, batch, **fields)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         said = (str(error).splitlines() or [""])[0][:160]

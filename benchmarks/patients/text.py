@@ -129,14 +129,17 @@ def masked_at(ids: Tensor, seed: int, share: float = 0.15) -> Tensor:
 
 
 def batch_for(
-    kind: str, text: Text, seed: int, num_rows: int = 8, length: int = 48
+    kind: str, text: Text, seed: int, num_rows: int = 8, length: int = 48, closed: bool = False
 ) -> dict[str, Tensor]:
     """One right-padded batch as a user of this kind of model makes it, labels included.
 
     `kind` is "masked" (encoders), "causal" (decoders), "seq2seq" (restore a masked text) or
-    "classify" (does the text speak of what something returns?).
+    "classify" (does the text speak of what something returns?). Rows of "causal" end without </s>
+    unless `closed`: they are prompts as well.
     """
     rows = text.rows(num_rows, length, seed)
+    if kind == "causal" and not closed:
+        rows = [row[:-1] for row in rows]
     ids, mask = padded(rows)
     batch = {"input_ids": ids, "attention_mask": mask}
     if kind == "causal":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,40 @@ CLIP_NORM = 1.0
 WARMUP = 0.1  # of the planned steps
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a model is trained on.
+
+    Attributes:
+        batch: `batch(text, seed, num_rows=…, length=…, closed=…)`, see `patients.text.batch_for`.
+        loss: the mean over the predictions of a batch.
+        count: how many these are.
+        generate: greedy decoding with the cache, where the model decodes.
+    """
+
+    batch: Callable[..., dict[str, Tensor]]
+    loss: Callable[[nn.Module, dict[str, Tensor]], Tensor]
+    count: Callable[[dict[str, Tensor]], int]
+    generate: Callable[..., Tensor] | None = None
+
+
 def loss_of(module: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     """The model's own loss."""
     loss: Tensor = module(**batch).loss
     return loss
 
 
-def counted(kind: str, batch: dict[str, Tensor]) -> int:
-    """How many predictions the model's own loss is the mean of."""
-    labels = batch["labels"]
-    if kind == "causal":
-        labels = labels[:, 1:]
-    return int((labels != IGNORED).sum())
+def own_loss(kind: str, *, decodes: bool = True) -> Task:
+    """The task of a model that returns its own loss, as those of transformers do."""
+
+    def count(batch: dict[str, Tensor]) -> int:
+        labels = batch["labels"]
+        if kind == "causal":
+            labels = labels[:, 1:]
+        return int((labels != IGNORED).sum())
+
+    generates = decodes and kind in ("causal", "seq2seq")
+    return Task(partial(batch_for, kind), loss_of, count, greedy(kind) if generates else None)
 
 
 class Training:
@@ -40,9 +64,9 @@ class Training:
     `step` takes micro-batches and makes one update, as `Patient.step` wants it.
     """
 
-    def __init__(self, module: nn.Module, kind: str, planned_steps: int) -> None:
+    def __init__(self, module: nn.Module, task: Task, planned_steps: int) -> None:
         self.module = module
-        self.kind = kind
+        self.task = task
         self.planned_steps = planned_steps
         matrices = [p for p in module.parameters() if p.ndim >= 2]
         vectors = [p for p in module.parameters() if p.ndim < 2]
@@ -61,10 +85,10 @@ class Training:
     def step(self, batches: Sequence[dict[str, Tensor]]) -> float:
         """One update over these micro-batches; their mean loss per prediction."""
         self.optimizer.zero_grad()
-        counts = [counted(self.kind, batch) for batch in batches]
+        counts = [self.task.count(batch) for batch in batches]
         total = 0.0
         for batch, count in zip(batches, counts, strict=True):
-            loss = loss_of(self.module, batch) * (count / sum(counts))
+            loss = self.task.loss(self.module, batch) * (count / sum(counts))
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
         nn.utils.clip_grad_norm_(self.module.parameters(), CLIP_NORM)
@@ -82,7 +106,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def train_briefly(
-    module: nn.Module, kind: str, text: Text, steps: int, saved: Path | None = None
+    module: nn.Module, task: Task, text: Text, steps: int, saved: Path | None = None
 ) -> None:
     """Train in place for `steps` updates, or load what an earlier call saved at `saved`."""
     if saved is not None and saved.exists():
@@ -90,9 +114,10 @@ def train_briefly(
         return
     with seeded(0):
         module.train()
-        training = Training(module, kind, steps)
+        training = Training(module, task, steps)
         for step in range(steps):
-            training.step([batch_for(kind, text, seed=1000 + step, num_rows=16, length=40)])
+            batch = task.batch(text, seed=1000 + step, num_rows=16, length=40, closed=True)
+            training.step([batch])
     module.eval()
     if saved is not None:
         saved.parent.mkdir(parents=True, exist_ok=True)
@@ -135,12 +160,12 @@ def greedy(kind: str) -> Callable[..., Tensor]:
 
 
 def fields_of(
-    module: nn.Module, kind: str, text: Text, *, planned_steps: int = 2000
+    module: nn.Module, task: Task, text: Text, *, planned_steps: int = 2000
 ) -> dict[str, Any]:
     """All that a careful user hands over besides the module and the batch."""
-    training = Training(module, kind, planned_steps)
+    training = Training(module, task, planned_steps)
     fields: dict[str, Any] = {
-        "loss": loss_of,
+        "loss": task.loss,
         "optimizer": training.optimizer,
         "schedule": training.schedule,
         "step": training.step,
@@ -150,7 +175,7 @@ def fields_of(
         "texts": text.lines[:20],
         "pad_id": PAD,
     }
-    if kind in ("causal", "seq2seq"):
-        fields["generate"] = greedy(kind)
-        fields["beam_generate"] = greedy(kind)
+    if task.generate is not None:
+        fields["generate"] = task.generate
+        fields["beam_generate"] = task.generate
     return fields
