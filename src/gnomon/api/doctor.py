@@ -49,7 +49,11 @@ def examine_target(
     chosen = choose(
         symptom=symptom, only=only, skip=skip, cost=cost or ("run" if only_text else "step")
     )
-    if only_text:  # without a model most would only say that there is none
+    if found.kind == "bundle" and not only:  # a step that failed: what can make it fail
+        chosen = tuple(c for c in chosen if "nan" in c.symptoms)
+        if only_text:
+            chosen = tuple(c for c in chosen if c.code == "non-finite")
+    elif only_text:  # without a model most would only say that there is none
         chosen = tuple(c for c in chosen if c.group == "corpus" or c.code in only)
     return examine(
         found.patient,

@@ -10,6 +10,8 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from gnomon.doctor.finding import Outcome
+
 Family = Literal["encoder", "decoder", "encoder_decoder"]
 Precision = Literal["fp32", "fp16", "bf16"]
 Batch = Mapping[str, Any] | Sequence[Any]
@@ -51,6 +53,7 @@ class Patient:
         folder: where the model was saved (model, exported or Hugging Face folder, run).
         recipe: a gnomon recipe (`gnomon.recipes.Recipe`).
         corpus: parallel text as files: "source" and "target", and the same with "valid_", "test_".
+        replay: makes a failed step again as its crash bundle recorded it, and says what was seen.
         trusted: whether code that came with the model may run (rebuilding it from its folder).
     """
 
@@ -78,4 +81,5 @@ class Patient:
     folder: Path | None = None
     recipe: Any = None
     corpus: Mapping[str, Path] | None = None
+    replay: Callable[[], Outcome] | None = None
     trusted: bool = False

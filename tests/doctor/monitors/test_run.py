@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
+from command_line import run_command
 from digits import DIGITS_RECIPE, write_digits
 from gnomon import api
 from gnomon.doctor.monitors import read_bundle, replay
@@ -103,4 +105,8 @@ def test_a_bad_step_leaves_a_bundle_that_replays_it(
     report = replay(folder)
     assert report.failed and report.facts["as it was"], report
     assert report["non-finite"].where[0].startswith("decoder.layers.0.feedforward")
+    result = run_command("doctor", folder, "--json")
+    assert result.returncode == 1, result.stderr
+    first = json.loads(result.stdout)["findings"]
+    assert "non-finite" in {each["code"] for each in first if each["verdict"] == "fail"}
     assert api.load(bundle.model) is not None, "the weights of a bundle are a model folder"

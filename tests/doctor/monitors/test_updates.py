@@ -73,7 +73,8 @@ def test_updates_that_bf16_swallows_are_found(model):
                 p -= 1e-6 * p.grad
         return monitor.on_update(number)
 
-    finding = cast(2).finding
+    assert cast(2).finding is None
+    finding = cast(3).finding
     assert "did not change" in finding.evidence
     assert "bfloat16" in finding.cause
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnomon.doctor.finding import Finding
+from gnomon.doctor.finding import Finding, Outcome, failure
 from gnomon.probe import AttentionCall, observe
 from gnomon.training.guard import NonFinite, find_non_finite
 
-_TITLE = "Loss, outputs and gradients are finite"
-_REFERENCE = "Micikevicius et al. 2018, Mixed Precision Training; pytorch #103749"
+TITLE = "Loss, outputs and gradients are finite"
+REFERENCE = "Micikevicius et al. 2018, Mixed Precision Training; pytorch #103749"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def look_into(
     model: nn.Module,
     run: Callable[[], Tensor | None],
     *,
-    before_each: Callable[[], None] = lambda: None,
+    before_each: Callable[[], object] = lambda: None,
 ) -> Autopsy:
     """Run the pass again, once under watch and once under the probe.
 
@@ -126,8 +126,24 @@ def measure(call: AttentionCall) -> ScoreSize | None:
     )
 
 
-def explain(autopsy: Autopsy, evidence: str = "", where: Sequence[str] = ()) -> Finding:
-    """The finding: where it arose first, how large the scores were, why, and the mend.
+def finding_of(outcome: Outcome) -> Finding:
+    """An outcome as the finding of a monitor."""
+    return Finding(
+        code="non-finite",
+        group="training",
+        title=TITLE,
+        verdict=outcome.verdict,
+        evidence=outcome.evidence,
+        numbers=outcome.numbers,
+        where=outcome.where,
+        cause=outcome.cause,
+        mend=outcome.mend,
+        reference=REFERENCE,
+    )
+
+
+def explain(autopsy: Autopsy, evidence: str = "", where: Sequence[str] = ()) -> Outcome:
+    """What to say of it: where it arose first, how large the scores were, why, and the mend.
 
     Args:
         evidence: what was seen from outside ("step 812: loss nan"), for the sentence's beginning.
@@ -142,7 +158,7 @@ def explain(autopsy: Autopsy, evidence: str = "", where: Sequence[str] = ()) -> 
         parts.append("run again, everything is finite")
         cause = "It does not come back: a fault of the machine, or numbers that depend on order."
         mend = "Run the memory test of the machine; train with deterministic algorithms."
-        return _finding(parts, [*where], cause, mend, numbers)
+        return failure("; ".join(parts), where=where, cause=cause, mend=mend, **numbers)
     parts.append(f"first: {first}")
     if first.largest_input is not None:
         parts.append(f"it read values up to {first.largest_input:,.4g}")
@@ -159,24 +175,8 @@ def explain(autopsy: Autopsy, evidence: str = "", where: Sequence[str] = ()) -> 
     if guilty is not None:
         places.append(f"head {guilty.head} of {guilty.module or 'the model'}")
     numbers |= {"largest_input": first.largest_input, "dtype": first.dtype}
-    return _finding(parts, [*places, *where], cause, mend, numbers)
-
-
-def _finding(
-    parts: Sequence[str], where: Sequence[str], cause: str, mend: str, numbers: dict[str, Any]
-) -> Finding:
-    return Finding(
-        code="non-finite",
-        group="training",
-        title=_TITLE,
-        verdict="fail",
-        evidence="; ".join(parts),
-        numbers=numbers,
-        where=tuple(where),
-        cause=cause,
-        mend=mend,
-        reference=_REFERENCE,
-    )
+    where = [*places, *where]
+    return failure("; ".join(parts), where=where, cause=cause, mend=mend, **numbers)
 
 
 def _guilty_scores(first: NonFinite, scores: Sequence[ScoreSize]) -> ScoreSize | None:

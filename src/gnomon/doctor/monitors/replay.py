@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.monitors.autopsy import explain, look_into
+from gnomon.doctor.monitors.autopsy import explain, finding_of, look_into
 from gnomon.doctor.monitors.bundle import Bundle, load_weights, read_bundle
 from gnomon.doctor.report import Report
 from gnomon.doctor.restore import untouched
@@ -96,7 +96,7 @@ def _of_run(bundle: Bundle) -> Finding:
     before = partial(restore_generator_states, bundle.generators, _CPU)
     with untouched(model):
         autopsy = look_into(model, run, before_each=before)
-    return explain(autopsy, f"step {bundle.step} run again from its bundle")
+    return finding_of(explain(autopsy, f"step {bundle.step} run again from its bundle"))
 
 
 def _hugging_face(bundle: Bundle) -> nn.Module:
@@ -129,7 +129,7 @@ def _of_module(bundle: Bundle, module: nn.Module, loss: Callable[[Any], Tensor] 
     with untouched(module):
         module.train()
         autopsy = look_into(module, run, before_each=before)
-    return explain(autopsy, f"step {bundle.step} run again from its bundle")
+    return finding_of(explain(autopsy, f"step {bundle.step} run again from its bundle"))
 
 
 def run_again(

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from gnomon.doctor.monitors.attention import Attention
-from gnomon.doctor.monitors.autopsy import explain, look_into
+from gnomon.doctor.monitors.autopsy import explain, finding_of, look_into
 from gnomon.doctor.monitors.bundle import write_bundle
 from gnomon.doctor.monitors.free_running import FreeRunning
 from gnomon.doctor.monitors.loss_spike import LossSpike
@@ -68,7 +68,7 @@ class RunMonitors:
             before_each=lambda: restore_generator_states(failed.generators, device),
         )
         seen = f"step {failed.step}: loss {failed.loss:g}, gradient norm {failed.gradient_norm:g}"
-        finding = explain(autopsy, seen)
+        finding = finding_of(explain(autopsy, seen))
         path = write_bundle(
             self.run.path,
             kind="gnomon",

@@ -20,7 +20,7 @@ from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import Finding, Skip
 from gnomon.doctor.inputs import call_of, named
 from gnomon.doctor.monitors.attention import Attention
-from gnomon.doctor.monitors.autopsy import explain, look_into
+from gnomon.doctor.monitors.autopsy import TITLE, explain, finding_of, look_into
 from gnomon.doctor.monitors.bundle import save_weights, write_bundle
 from gnomon.doctor.monitors.free_running import FreeRunning
 from gnomon.doctor.monitors.layers import trained
@@ -237,7 +237,7 @@ class TrainingMonitor:
                     before_each=partial(restore_generator_states, each.generators, self._device),
                 )
             if autopsy.first is not None:
-                guilty, finding = each, explain(autopsy, found)
+                guilty, finding = each, finding_of(explain(autopsy, found))
                 break
         if finding is None or guilty is None:
             finding = _outside(found, gradients)
@@ -292,7 +292,7 @@ def _outside(seen: str, gradients: Mapping[str, Tensor]) -> Finding:
     return Finding(
         code="non-finite",
         group="training",
-        title="Loss, outputs and gradients are finite",
+        title=TITLE,
         verdict="fail",
         evidence=f"{seen}; run again, every module's output is finite"
         + (f"; {len(bad)} parameters have a gradient that is not" if bad else ""),

@@ -1,0 +1,1 @@
+"""Recipes, runs, and what happens while a model trains."""

@@ -1,0 +1,59 @@
+"""gradient-ratio: one step moves the weights, by a small part of their size."""
+
+import torch
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import check
+from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.doctor.monitors.updates import TITLE, Updates, judge
+from gnomon.doctor.restore import rolled_back
+
+_FAULTY = """
+    import torch
+    from torch import nn
+
+    def patient():
+        torch.manual_seed(0)
+        module = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        optimizer = torch.optim.AdamW(module.parameters(), lr=0.3)
+        return {"module": module, "optimizer": optimizer, "batch": (torch.randn(2, 8, 16),)}
+"""
+_MENDED = _FAULTY.replace("lr=0.3", "lr=0.0003")
+
+
+@check(
+    code="gradient-ratio",
+    title=TITLE,
+    cost="step",
+    cause="The learning rate does not fit the size of the weights.",
+    mend="Choose the peak learning rate so that a step moves a matrix by about a thousandth.",
+    reference="Karpathy, A Recipe for Training Neural Networks (update:data ratio)",
+    symptoms=("stuck", "nan"),
+    example=_FAULTY,
+    mended=_MENDED,
+)
+def gradient_ratio(case: Case) -> Outcome:
+    """Steps that are far too large throw away what was learned; steps of nothing learn nothing.
+
+    One step of the real optimizer is taken at its present learning rate, and rolled back.
+    """
+    module, optimizer = case.module, case.patient.optimizer
+    if optimizer is None:
+        raise Skip("no optimizer was handed over")
+    monitor = Updates(module)
+    with rolled_back(module, optimizer, case.patient.schedule), torch.enable_grad():
+        module.eval()
+        case.any_loss(case.call).backward()  # type: ignore[no-untyped-call]
+        monitor.on_gradients(1)
+        optimizer.step()
+        gradients, ratios = monitor.measure()
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    if not any(rates):
+        raise Skip("its learning rate is 0 now")
+    found = judge(module, gradients, ratios)
+    if found is None:
+        middle = sorted(ratios.values())[len(ratios) // 2] if ratios else 0.0
+        return passed(f"a step moves the median matrix by {middle:.2%} of its size", median=middle)
+    return warning(
+        found.evidence, where=found.where, cause=found.cause, mend=found.mend, **found.numbers
+    )
