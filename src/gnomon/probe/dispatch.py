@@ -25,6 +25,9 @@ KERNELS = (
 class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes fused kernels and random draws of the forward pass; changes nothing."""
 
+    # lets flex_attention and the like through; they are no operators of their own
+    supports_higher_order_operators = True
+
     def __init__(self, record: Record, owner: Callable[[], str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._record = record
@@ -42,6 +45,8 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Let the operator run, and note it."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        if not isinstance(func, torch._ops.OpOverload):
+            return result
         if torch._C._current_graph_task_id() != -1:  # the backward pass
             return result
         name = func._schema.name.removeprefix("aten::")

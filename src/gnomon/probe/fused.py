@@ -80,8 +80,9 @@ class FusedEvidence:
             keep = None if bool(keep.all()) else masks.squeeze_broadcast(keep)
         return keep, bias, constants
 
-    def scores(self) -> None:
+    def scores(self) -> Tensor | None:
         """The kernel shows none."""
+        return None
 
     def weights(self) -> None:
         """The kernel shows none."""

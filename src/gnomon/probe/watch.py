@@ -14,6 +14,7 @@ from gnomon.probe import calls
 from gnomon.probe.attention import AttentionCall
 from gnomon.probe.calls import Call
 from gnomon.probe.dispatch import DispatchWatch
+from gnomon.probe.flex import FlexEvidence
 from gnomon.probe.follow import Follower, is_cross
 from gnomon.probe.fused import FusedEvidence
 from gnomon.probe.kept import Keeper, storage
@@ -91,6 +92,8 @@ class FunctionWatch(TorchFunctionMode):
         name = call.name
         if name == "scaled_dot_product_attention":
             return self._fused(call, result)
+        if name == "flex_attention" and isinstance(result, tuple):
+            return self._flex(call, result[0])
         if name in NORMS:
             self._norm(call, result)
         elif name == "embedding" or (name in ("__getitem__", "index_select")):
@@ -224,6 +227,40 @@ class FunctionWatch(TorchFunctionMode):
         )
         origins = of_query.origins | of_key.origins | self._trails[value].origins
         self._trails[result] = Trail(origins)
+
+    def _flex(self, call: Call, result: Tensor) -> None:
+        """The operator inside `flex_attention`."""
+        query, key, value, score_mod, block_mask, scale = call.args[:6]
+        keep = self._keeper.keep
+        of_query, of_key = self._trails[query], self._trails[key]
+        evidence = FlexEvidence(
+            query=keep(query),
+            key=keep(key),
+            value=keep(value),
+            mask_given=None,
+            is_causal=False,
+            given_scale=float(scale),
+            factors=(of_query.factor, of_key.factor),
+            result=keep(result),
+            repeats=of_key.repeats,
+            score_mod=score_mod,
+            mask_mod=block_mask[-1],
+        )
+        self._record.attention.append(
+            AttentionCall(
+                index=len(self._record.attention),
+                module=self._owners.name,
+                path="fused",
+                dtype=query.dtype,
+                training=self._training(),
+                is_cross=is_cross(of_query, of_key, query.shape[-2] != key.shape[-2]),
+                kernel="flex_attention",
+                evidence=evidence,
+            )
+        )
+        self._trails[result] = Trail(
+            of_query.origins | of_key.origins | self._trails[value].origins
+        )
 
     # --- everything else ---------------------------------------------------------------------
 
