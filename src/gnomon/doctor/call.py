@@ -214,6 +214,22 @@ class Call:
                     )
         return replace(self, values=values)
 
+    def longer(self, stream: StreamName, length: int) -> Call:
+        """The text repeated up to `length`; position ids run on, a causal square grows."""
+        old = self.length(stream)
+        if length <= old:
+            return self
+        grown = self.padded(stream, length - old, "right")
+        values = dict(grown.values)
+        for entry in self.entries:
+            if entry.stream == stream and entry.role not in ("positions", "square"):
+                value: Tensor = self.values[entry.key]
+                index = torch.arange(length, device=value.device) % old
+                for time in entry.times:
+                    value = value.index_select(time, index)
+                values[entry.key] = value
+        return replace(self, values=values)
+
     def _padding(
         self, entry: Entry, value: Tensor, time: int, num: int, side: Side, seed: int
     ) -> Tensor:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,7 @@ from gnomon.doctor.stepping import Stepped, micro_batches, steps
 from gnomon.probe import Record
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _ROWS, _LENGTH = 3, 24  # of the call that is perturbed: enough to show a fault, and quick
 
 
@@ -35,16 +37,20 @@ class fact(Generic[T]):  # noqa: N801 - used as a decorator, like `property`
         self.compute, self.__doc__ = compute, compute.__doc__
 
     def __get__(self, case: Case, owner: type[Case]) -> T:
-        name = self.compute.__name__
-        if name not in case.facts:
-            try:
-                case.facts[name] = self.compute(case)
-            except Skip as reason:
-                case.facts[name] = reason
-        found = case.facts[name]
-        if isinstance(found, Skip):
-            raise Skip(str(found))
-        return found  # type: ignore[no-any-return]
+        return case.once(self.compute.__name__, lambda: self.compute(case))
+
+
+def remembered(
+    compute: Callable[Concatenate[Case, P], T],
+) -> Callable[Concatenate[Case, P], T]:
+    """A fact that stands beside the case, in a file of its own: a function of it (and more)."""
+
+    @functools.wraps(compute)
+    def get(case: Case, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = f"{compute.__module__}.{compute.__qualname__}{args}{kwargs or ''}"
+        return case.once(key, lambda: compute(case, *args, **kwargs))
+
+    return get
 
 
 class Case:
@@ -56,6 +62,18 @@ class Case:
     def __init__(self, patient: Patient) -> None:
         self.patient = patient
         self.facts: dict[str, Any] = {}
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """What `compute` gave the first time, or that it raised `Skip`."""
+        if name not in self.facts:
+            try:
+                self.facts[name] = compute()
+            except Skip as reason:
+                self.facts[name] = reason
+        found = self.facts[name]
+        if isinstance(found, Skip):
+            raise Skip(str(found))
+        return found  # type: ignore[no-any-return]
 
     # The module
 
@@ -162,6 +180,14 @@ class Case:
         if not record.attention:
             raise Skip("no attention call was seen in this module")
         return record
+
+    @fact
+    def in_training(self) -> Run:
+        """The model on `small`, observed in training mode, without gradients."""
+        call = self.small
+        with untouched(self.module), torch.no_grad():
+            self.module.train()
+            return run(self.module, call, record=True, keep_outputs=True)
 
     @fact
     def intent(self) -> Intent:

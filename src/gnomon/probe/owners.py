@@ -100,6 +100,8 @@ class Owners:
                 call = ModuleCall(
                     name, self._count, module.training, tuple(map(Statistics, tensors))
                 )
+                if self._keep_outputs:
+                    call.given = tuple(tensor.detach() for tensor in tensors)
             self._count += 1
             self._record.modules.setdefault(name, []).append(call)
             frame = Frame(name, module, call, tensors)

@@ -78,6 +78,8 @@ class ModuleCall:
     outputs: tuple[Statistics, ...] = ()
     # detached; only with keep_outputs=True
     tensors: tuple[Tensor, ...] = ()
+    # the same of its arguments
+    given: tuple[Tensor, ...] = ()
     # it ended with an exception
     failed: bool = False
 

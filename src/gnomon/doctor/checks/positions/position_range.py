@@ -1,0 +1,119 @@
+"""position-range: the longest text has a position for each token."""
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import check
+from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.lookups import Lookups, lookups, lookups_of_batch
+
+_FAULTY = """
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.places = nn.Embedding(50, 16), nn.Embedding(16, 16)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+
+        def forward(self, ids):
+            return self.layer(self.embed(ids) + self.places(torch.arange(ids.size(1))))
+
+    def patient():
+        torch.manual_seed(0)
+        ids = torch.randint(1, 50, (2, 8))
+        return {"module": Model(), "batch": {"ids": ids}, "max_length": 20}  # 16 rows
+"""
+_MENDED = _FAULTY.replace("nn.Embedding(16, 16)", "nn.Embedding(20, 16)")
+_LONGEST = 2048  # tokens that are tried
+
+
+@check(
+    code="position-range",
+    title="The longest text has a position for each token",
+    cost="probe",
+    cause="The table of positions is shorter than the texts, or positions begin past its first "
+    "row.",
+    mend="Make the table as long as the longest text plus its reserved rows, cut texts to what it "
+    "holds, and refuse longer ones with a message.",
+    reference="transformers #97, #14384; fairseq #757",
+    symptoms=("long-input",),
+    example=_FAULTY,
+    mended=_MENDED,
+)
+def position_range(case: Case) -> Outcome:
+    """Past the table's end it is a bare IndexError on a CPU and a dead process on a GPU.
+
+    Clamped or wrapped, late tokens share positions without an error. The batch is run, then a text
+    as long as the tokenizer or the caller says texts may be; look-ups are stopped before they go
+    out of range.
+    """
+    seen = lookups_of_batch(case)
+    wrong = seen.wrong
+    if wrong is not None and not wrong.is_text:
+        return failure(
+            f"the batch reads row {wrong.highest if wrong.lowest >= 0 else wrong.lowest} of "
+            f"{wrong.module}, which has rows 0 to {wrong.rows - 1}",
+            where=wrong.module,
+            row=wrong.highest,
+            rows=wrong.rows,
+        )
+    if wrong is not None:
+        raise Skip(f"the batch's ids are out of range in {wrong.module}")
+    if seen.error is not None:
+        raise Skip(f"the model does not run on the batch: {type(seen.error).__name__}")
+    longest, said = _longest(case)
+    call, places = case.small.rows([0]), set[str]()
+    for stream in call.streams:
+        places |= _places(seen, case.call.length(stream))
+        call = call.longer(stream, longest)
+    tried = lookups(case, call)
+    wrong = tried.wrong
+    if wrong is not None and not wrong.is_text:
+        return failure(
+            f"a text of {longest} tokens ({said}) reads row {wrong.highest} of {wrong.module}, "
+            f"which has rows 0 to {wrong.rows - 1}",
+            where=wrong.module,
+            row=wrong.highest,
+            rows=wrong.rows,
+        )
+    if tried.error is not None:
+        return failure(
+            f"a text of {longest} tokens ({said}) ends in {type(tried.error).__name__}: "
+            f"{str(tried.error)[:150]}",
+            cause="The positions end before the longest text does.",
+        )
+    for each in tried.made:
+        read = each.highest - each.lowest + 1
+        if each.module in places and read < longest:
+            return failure(
+                f"a text of {longest} tokens ({said}) reads only {read} rows of {each.module}: "
+                "positions are clamped or begin again",
+                where=each.module,
+                cause="Late tokens share positions with others.",
+                rows=each.rows,
+            )
+    return passed(f"texts of {longest} tokens ({said}) have a position for each")
+
+
+def _longest(case: Case) -> tuple[int, str]:
+    tokenizer = case.patient.tokenizer
+    claims = [(case.patient.max_length, "as declared")]
+    claims.append((getattr(tokenizer, "model_max_length", None), "the tokenizer's limit"))
+    found = [(n, said) for n, said in claims if isinstance(n, int) and 0 < n < 10**6]
+    if not found:
+        raise Skip("nothing says how long texts may be: max_length, or the tokenizer's limit")
+    longest, said = max(found)
+    if longest > _LONGEST:
+        raise Skip(f"{longest} tokens ({said}) are too many to be tried")
+    if any(case.small.text(name).is_floating_point() for name in case.small.streams):
+        raise Skip("the model reads vectors: whoever makes them adds the positions")
+    return longest, said
+
+
+def _places(seen: Lookups, length: int) -> set[str]:
+    """Tables of which a text reads as many rows as it has tokens (and one for padding)."""
+    return {
+        each.module
+        for each in seen.made
+        if not each.is_text and each.highest - each.lowest + 1 in (length, length + 1)
+    }

@@ -1,0 +1,72 @@
+"""The stock model of the patient's own configuration: what its class says it should compute."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from gnomon.doctor.call import Call
+from gnomon.doctor.case import Case, remembered, without
+from gnomon.doctor.finding import Skip
+from gnomon.doctor.run import Run, run
+
+_LARGEST = 300_000_000  # parameters; beyond it the second model costs too much memory
+
+
+@remembered
+def stock(case: Case) -> nn.Module:
+    """The same class built anew from the same configuration, with fresh weights, in eval mode.
+
+    Raises:
+        Skip: the class is the user's own, or the model is too large to be built twice.
+    """
+    if case.kind == "torch":
+        raise Skip("its class is no stock one")
+    if sum(p.numel() for p in case.module.parameters()) > _LARGEST:
+        raise Skip("the model is too large to be built a second time")
+    package = "gnomon" if case.kind == "gnomon" else "transformers"
+    for base in type(case.module).__mro__:
+        if base.__module__.split(".")[0] == package:
+            return _built(base, case)
+    raise Skip("its class is no stock one")
+
+
+def _built(base: Any, case: Case) -> nn.Module:
+    first = next(case.module.parameters(), None)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            module: nn.Module = base(copy.deepcopy(case.config))
+        except Exception as error:
+            raise Skip(f"{base.__name__} cannot be built from its configuration: {error}") from None
+    return module.to(first.device if first is not None else "cpu").eval()
+
+
+def on_stock(case: Case, call: Call) -> Run:
+    """The stock model on a call, observed; positions are its own.
+
+    Raises:
+        Skip: there is none, or it does not run.
+    """
+    module = stock(case)
+    try:
+        with torch.no_grad():
+            return run(module, _plain(call), record=True, keep_outputs=True)
+    except Exception as error:
+        raise Skip(f"the stock model does not run on this batch: {error}") from None
+
+
+@remembered
+def stock_run(case: Case) -> Run:
+    """The stock model on `case.small`; see `on_stock`."""
+    return on_stock(case, case.small)
+
+
+def _plain(call: Call) -> Call:
+    """The call without position ids: a model then counts as its class does."""
+    for entry in [each for each in call.entries if each.role == "positions"]:
+        call = without(call, entry.key)
+    return call
