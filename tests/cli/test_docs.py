@@ -23,7 +23,7 @@ def _options() -> dict[str, set[str]]:
             for parameter in one.params
             if parameter.param_type_name == "option"
             for option in (*parameter.opts, *parameter.secondary_opts)
-            if option not in ("--help", "-h")
+            if option not in ("--help", "-h") and not option.startswith("--no-")
         }
     return found
 

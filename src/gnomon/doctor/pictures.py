@@ -16,7 +16,7 @@ def draw_from(case: Case) -> dict[str, Any]:
     """The values of each picture that can be had of this case.
 
     - "heads": one row for each attention call: module, entropy and padding mass of its heads;
-    - "gradients": L2 norm of the loss's gradient for each module with parameters, in their order;
+    - "gradients": L2 norm of the loss's gradient for each layer, in their order;
     - "scores": a histogram of the scores before softmax, hidden ones left out.
     """
     found: dict[str, Any] = {}
@@ -33,10 +33,17 @@ def draw_from(case: Case) -> dict[str, Any]:
 def _gradients(case: Case) -> list[dict[str, Any]]:
     squares: dict[str, float] = {}
     for name, gradient in case.gradients.items():
-        module = name.rpartition(".")[0]
+        block = _block(name)
         size = 0.0 if gradient is None else float(gradient.detach().double().square().sum())
-        squares[module] = squares.get(module, 0.0) + size
+        squares[block] = squares.get(block, 0.0) + size
     return [{"module": name, "norm": math.sqrt(size)} for name, size in squares.items()]
+
+
+def _block(name: str) -> str:
+    """The layer that a parameter is in ("encoder.layers.0"), else its top-level module."""
+    parts = name.split(".")
+    depth = next((at for at, part in enumerate(parts) if part.isdigit()), 0)
+    return ".".join(parts[: depth + 1])
 
 
 def _scores(case: Case) -> dict[str, Any]:

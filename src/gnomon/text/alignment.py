@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gnomon.text.lines import read_lines
 
 _MAX_SHIFTS = 16  # numbers of missing lines that are told apart
-_STEP_COST = 8.0  # evidence that a step must bring, in units of `_agreement`
+_STEP_COST = 8.0  # evidence that a step must bring, in units of `agreement`
 _SIGNATURE_BITS = 128
 _NUMBERS = re.compile(r"\d+")
 _WORDS = re.compile(r"[^\W\d_]{4,}")
@@ -50,15 +50,15 @@ def find_divergence(source: Path, target: Path) -> Divergence:
 
     Memory: some 50 bytes a line; the text itself is not kept.
     """
-    traits = [_Traits.of(read_lines(file, errors="replace")) for file in (source, target)]
+    traits = [LineTraits.of(read_lines(file, errors="replace")) for file in (source, target)]
     swapped = len(traits[0]) < len(traits[1])
     long, short = reversed(traits) if swapped else traits
     line = _first_step(long, short) + 1
     return Divergence(line, _line_at(source, line), _line_at(target, line))
 
 
-class _Traits:
-    """What is compared of each line."""
+class LineTraits:
+    """What is compared of each line, to tell which lines of two files belong together."""
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ class _Traits:
         return len(self.log_lengths)
 
     @classmethod
-    def of(cls, lines: Iterable[str]) -> _Traits:
+    def of(cls, lines: Iterable[str]) -> LineTraits:
+        """The traits of lines, in their order."""
         log_lengths: list[float] = []
         endings: list[int] = []
         signatures = bytearray()
@@ -94,14 +95,15 @@ class _Traits:
             both[:, 1],
         )
 
-    def part(self, start: int, stop: int) -> _Traits:
+    def part(self, start: int, stop: int) -> LineTraits:
+        """Those of the lines from `start` to before `stop`."""
         here = slice(start, stop)
-        return _Traits(
+        return LineTraits(
             self.log_lengths[here], self.endings[here], self.numbers[here], self.words[here]
         )
 
 
-def _first_step(long: _Traits, short: _Traits) -> int:
+def _first_step(long: LineTraits, short: LineTraits) -> int:
     """Return the index from which `long` has lines that `short` has not."""
     if len(short) == 0:
         return 0
@@ -111,8 +113,8 @@ def _first_step(long: _Traits, short: _Traits) -> int:
     # best[i]: evidence of the best path over the first i lines; left[i]: where it left shift 0.
     best, left = np.zeros(0), arange
     for shift in sorted({*range(min(missing, _MAX_SHIFTS) + 1), missing}):
-        agreement = _agreement(long.part(shift, shift + len(short)), short, ratio)
-        evidence = np.concatenate([[0.0], np.cumsum(agreement)])
+        fit = agreement(long.part(shift, shift + len(short)), short, ratio)
+        evidence = np.concatenate([[0.0], np.cumsum(fit)])
         if shift == 0:
             best = evidence
             continue
@@ -126,7 +128,7 @@ def _first_step(long: _Traits, short: _Traits) -> int:
     return int(left[-1])
 
 
-def _agreement(one: _Traits, other: _Traits, ratio: float) -> NDArray[np.float64]:
+def agreement(one: LineTraits, other: LineTraits, ratio: float) -> NDArray[np.float64]:
     """Return how well line i of `one` fits line i of `other`; 0 is neither well nor badly."""
     blank = (one.log_lengths == 0).astype(int) + (other.log_lengths == 0)
     lengths = 0.5 - np.minimum(2 * np.abs(one.log_lengths - other.log_lengths - ratio), 2)

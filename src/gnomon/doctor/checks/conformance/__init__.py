@@ -1,0 +1,1 @@
+"""Against the stock model of the same configuration and weights."""

@@ -1,0 +1,123 @@
+"""tokenisation-mismatch: training and use cut text in the same way."""
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import check
+from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.recipes import Recipe
+
+_FAULTY = """
+    import torch
+    from torch import nn
+
+    class Letters:
+        pad_token_id, all_special_ids = 0, [0, 1]
+
+        def encode(self, text):
+            return [ord(letter) for letter in text] + [1]
+
+        def decode(self, ids, skip_special_tokens=True):
+            return "".join(chr(i) for i in ids if i > 1)
+
+    def patient():
+        texts = ["Der Zug kommt.", "Ein Hund!", "Ja."]
+        rows = [[ord(letter) for letter in text] for text in texts]  # without the end, 1
+        ids = torch.zeros(3, 20, dtype=torch.long)
+        for row, own in enumerate(rows):
+            ids[row, : len(own)] = torch.tensor(own)
+        return {"module": nn.Sequential(nn.Embedding(256, 8)), "batch": (ids,), "pad_id": 0,
+                "tokenizer": Letters(), "texts": texts}
+"""
+_MENDED = _FAULTY.replace(
+    "rows = [[ord(letter) for letter in text] for text in texts]  # without the end, 1",
+    "rows = [Letters().encode(text) for text in texts]",
+)
+
+
+@check(
+    code="tokenisation-mismatch",
+    title="Training and use cut text in one way",
+    cost="static",
+    cause="The batches of training were made with another tokenizer, or other settings of it, than "
+    "the one that is handed over for use.",
+    mend="Encode in one function for both; save the tokenizer with the model and load it from "
+    "there.",
+    reference="mozilla/translations #469; tensor2tensor #61: another tokenizer lowered BLEU unseen",
+    symptoms=("gibberish", "deployed"),
+    example=_FAULTY,
+    mended=_MENDED,
+)
+def tokenisation_mismatch(case: Case) -> Outcome:
+    """A model reads at its best what it was trained on: the same pieces, the same special ids.
+
+    The rows of the training batch are decoded and encoded again, and must come back.
+    """
+    patient = case.patient
+    tokenizer, batch = patient.tokenizer, patient.batch
+    if tokenizer is None or not hasattr(tokenizer, "decode"):
+        raise Skip("no tokenizer that decodes was handed over")
+    if batch is None:
+        raise Skip("no batch of training was handed over")
+    if isinstance(patient.recipe, Recipe) and patient.recipe.tokenizer.bpe_dropout:
+        raise Skip("BPE-dropout cuts training text otherwise on purpose")
+    call = case.call
+    if call.entry("source").role != "ids":
+        raise Skip("the batch holds no ids")
+    rows = _rows(case)
+    special = set(getattr(tokenizer, "all_special_ids", ()) or ())
+    mask = getattr(tokenizer, "mask_token_id", None)
+    if mask is not None and any(mask in row for row in rows):
+        raise Skip("tokens of the batch are masked, so its text cannot be read back")
+    longest = max(map(len, rows))
+    if all(len(row) == longest for row in rows) and len(rows) > 1:
+        raise Skip("all rows are of one length: pieces cut out of a longer text, it seems")
+    counts = {"text": 0, "pieces": 0, "ends": 0}
+    example = ""
+    for row in rows:
+        text = tokenizer.decode([i for i in row if i not in special])
+        again = [int(i) for i in tokenizer.encode(text)]
+        kind = _differs(row, again, special, tokenizer.decode(again) == tokenizer.decode(row))
+        if kind == "ends" and len(row) == longest:
+            continue  # it may have been cut off there
+        if kind:
+            counts[kind] += 1
+            example = example or f"{row[:8]} … became {again[:8]} …"
+    wrong = sum(counts.values())
+    if wrong * 2 <= len(rows) - 1:
+        return passed(
+            f"{len(rows) - wrong} of {len(rows)} rows come back from decoding and encoding"
+        )
+    most = max(counts, key=lambda kind: counts[kind])
+    evidence = f"{wrong} of {len(rows)} rows do not come back from decoding and encoding: {example}"
+    return failure(evidence, cause=_CAUSES[most], rows=len(rows), differing=wrong, kind=most)
+
+
+_CAUSES = {
+    "ends": "The pieces are the same, the special ids around them are not (end of sentence, begin, "
+    "language code): a model that learned without them has to read with them, or the reverse.",
+    "pieces": "The same text is cut into other pieces: another vocabulary, other merges, or "
+    "sampling that was left on.",
+    "text": "The text itself changes: another normalisation, case, or a vocabulary that cannot "
+    "write it.",
+}
+
+
+def _rows(case: Case) -> list[list[int]]:
+    """The batch's own ids, padding taken off both ends."""
+    ids, keep = case.call.text("source"), case.call.keep("source")
+    return [row[mask].tolist() for row, mask in zip(ids, keep, strict=True) if bool(mask.any())]
+
+
+def _differs(row: list[int], again: list[int], special: set[int], same_text: bool) -> str:
+    """How a row and its second encoding differ; "" where they do not.
+
+    The last two pieces may: a text that was cut off there is cut into pieces otherwise.
+    """
+    plain = [i for i in row if i not in special]
+    other = [i for i in again if i not in special]
+    same = next((n for n, (a, b) in enumerate(zip(plain, other, strict=False)) if a != b), None)
+    if same is None:
+        same = min(len(plain), len(other))
+    if len(plain) - same <= 2 and len(other) - same <= 3:
+        ends = [i for i in row if i in special], [i for i in again if i in special]
+        return "" if ends[0] == ends[1] else "ends"
+    return "pieces" if same_text else "text"

@@ -1,0 +1,1 @@
+"""Ties, and what was saved and loaded."""

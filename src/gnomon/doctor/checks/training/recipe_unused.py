@@ -1,0 +1,38 @@
+"""recipe-unused: every key that was set has an effect."""
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import check
+from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.recipes import Recipe
+from gnomon.recipes.load import keys_without_effect
+
+_FAULTY = """
+    from gnomon.recipes import Recipe
+    from gnomon.training import ScheduleConfig
+
+    def patient():
+        return {"recipe": Recipe(schedule=ScheduleConfig(kind="noam", peak=1e-3))}
+"""
+_MENDED = _FAULTY.replace('kind="noam"', 'kind="inverse_sqrt"')
+
+
+@check(
+    code="recipe-unused",
+    title="Every key that was set has an effect",
+    cost="static",
+    cause="A key belongs to another kind of schedule, position or norm than the recipe chooses.",
+    mend="Remove the key, or choose the kind that reads it.",
+    reference="fairseq #4675: an option that was passed over built another model than asked for",
+    symptoms=("stuck",),
+    example=_FAULTY,
+    mended=_MENDED,
+)
+def recipe_unused(case: Case) -> Outcome:
+    """A key without effect means that something else is trained than its writer thinks."""
+    recipe = case.patient.recipe
+    if not isinstance(recipe, Recipe):
+        raise Skip("there is no gnomon recipe")
+    found = keys_without_effect(recipe)
+    if found:
+        return warning("; ".join(found), where=[text.split(" ")[0] for text in found])
+    return passed("every key that differs from its default has an effect")

@@ -1,0 +1,108 @@
+"""The model built again from what was saved, and what its loading code did on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.finding import Skip
+
+
+@dataclass(frozen=True)
+class Load:
+    """One call of `load_state_dict` while the model was built again.
+
+    Attributes:
+        missing: names of the module that the given weights do not have.
+        unexpected: names among the given weights that the module does not have.
+    """
+
+    module: str
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reloaded:
+    """The second model, in evaluation mode, and how it was loaded."""
+
+    module: nn.Module
+    loads: tuple[Load, ...]
+
+
+def reloaded(case: Case) -> Reloaded:
+    """What `Patient.reload` gives; built once and kept.
+
+    Raises:
+        Skip: it was not handed over, or it fails.
+    """
+    found = case.facts.get("reloaded")
+    if found is None:
+        found = case.facts["reloaded"] = _reloaded(case)
+    if isinstance(found, Skip):
+        raise Skip(str(found))
+    assert isinstance(found, Reloaded)
+    return found
+
+
+def _reloaded(case: Case) -> Reloaded | Skip:
+    reload = case.patient.reload
+    if reload is None:
+        return Skip("nothing was handed over that builds the model again from what was saved")
+    try:
+        with _watched() as loads:
+            module = reload()
+    except Exception as error:  # the user's code may raise anything
+        return Skip(f"building it again fails: {type(error).__name__}: {error}"[:300])
+    if not isinstance(module, nn.Module):
+        return Skip(f"reload gives a {type(module).__name__}, not a module")
+    return Reloaded(module.eval(), tuple(loads))
+
+
+@contextmanager
+def _watched() -> Iterator[list[Load]]:
+    """Notes every `load_state_dict` of any module while the block runs."""
+    own = nn.Module.load_state_dict
+    loads: list[Load] = []
+
+    def load(module: nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        names, given = set(module.state_dict()), set(state_dict)
+        loads.append(
+            Load(
+                type(module).__name__,
+                tuple(sorted(names - given)),
+                tuple(sorted(given - names)),
+            )
+        )
+        return own(module, state_dict, *args, **kwargs)
+
+    nn.Module.load_state_dict = load  # type: ignore[assignment,method-assign]
+    try:
+        yield loads
+    finally:
+        nn.Module.load_state_dict = own  # type: ignore[method-assign]
+
+
+def tied(module: nn.Module) -> list[tuple[str, ...]]:
+    """Names of parameters that share one storage, group by group."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if parameter.numel() and not parameter.is_meta:
+            storage = parameter.untyped_storage().data_ptr(), int(parameter.storage_offset())
+            groups.setdefault(storage, []).append(name)
+    return [tuple(names) for names in groups.values() if len(names) > 1]
+
+
+def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same bits, NaN being itself."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(torch.equal(one.isnan(), other.isnan().to(one.device))) and bool(
+        torch.equal(one.nan_to_num(), other.to(one.device).nan_to_num())
+    )

@@ -1,0 +1,66 @@
+"""The parallel text of a patient, whichever way it was handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.finding import Skip
+from gnomon.errors import GnomonError
+from gnomon.recipes import Recipe
+from gnomon.text import DataConfig, Pair, ParallelCorpus, open_split
+from gnomon.text.sources import Split
+from gnomon.text.text_source import TextSource
+
+
+def data_of(case: Case) -> DataConfig:
+    """Which files hold the text, of a corpus that was handed over or a recipe.
+
+    Raises:
+        Skip: neither was.
+    """
+    corpus = case.patient.corpus
+    if corpus:
+        files: dict[str, Any] = {name: str(path) for name, path in corpus.items()}
+        return DataConfig(**files)
+    recipe = case.patient.recipe
+    if isinstance(recipe, Recipe) and recipe.data.split("train"):
+        return recipe.data
+    raise Skip("no parallel text was handed over")
+
+
+def split_of(case: Case, split: Split = "train") -> ParallelCorpus:
+    """One split, opened once and kept.
+
+    Raises:
+        Skip: there is none, or its files cannot be read.
+    """
+    key = f"split {split}"
+    if key not in case.facts:
+        try:
+            case.facts[key] = open_split(data_of(case), split)
+        except GnomonError as error:
+            case.facts[key] = Skip(" ".join(str(error).split()))
+    found = case.facts[key]
+    if isinstance(found, Skip):
+        raise Skip(str(found))
+    if found is None:
+        raise Skip(f"there is no {split} text")
+    assert isinstance(found, ParallelCorpus)
+    return found
+
+
+def first_pairs(case: Case, split: Split = "train") -> Iterator[Pair]:
+    """The pairs of a split from its beginning, without reading on to count them.
+
+    Raises:
+        Skip: there is none, or its files cannot be read.
+    """
+    config = data_of(case)
+    try:
+        for source in config.split(split):
+            for line, (text, other) in enumerate(TextSource(source).rows(), start=1):
+                yield Pair(line, text, other, source.tags)
+    except GnomonError as error:
+        raise Skip(" ".join(str(error).split())) from None

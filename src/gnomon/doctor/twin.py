@@ -1,0 +1,133 @@
+"""The stock model of the patient's own configuration, with the patient's weights in it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.finding import Skip
+from gnomon.model import Transformer
+
+LARGEST = 500_000_000  # parameters; beyond it a second model is too much memory
+
+
+@dataclass(frozen=True)
+class Twin:
+    """What the patient should compute.
+
+    Attributes:
+        strange: names that stand in one of the two models only.
+    """
+
+    module: nn.Module
+    strange: tuple[str, ...]
+
+
+def twin(case: Case) -> Twin:
+    """Built once and kept.
+
+    Raises:
+        Skip: the class is the user's own, or it cannot be built from its configuration.
+    """
+    found = case.facts.get("twin")
+    if found is None:
+        try:
+            found = _built(case)
+        except Skip as reason:
+            found = reason
+        case.facts["twin"] = found
+    if isinstance(found, Skip):
+        raise Skip(str(found))
+    assert isinstance(found, Twin)
+    return found
+
+
+def _built(case: Case) -> Twin:
+    own = case.module
+    if not _is_stock(type(own)):
+        raise Skip(f"{type(own).__name__} is no class of gnomon or transformers: no stock model")
+    if sum(p.numel() for p in own.parameters()) > LARGEST:
+        raise Skip("the model is too large to be built a second time")
+    with torch.random.fork_rng(devices=[]):
+        try:
+            module = _fresh(own)
+        except Exception as error:  # transformers raises whatever it meets
+            raise Skip(
+                f"{type(own).__name__} cannot be built from its configuration: {error}"[:300]
+            ) from None
+    first = next(own.parameters())
+    module = module.to(device=first.device, dtype=_dtype(own))
+    weights = own.state_dict()
+    names = set(module.state_dict())
+    fitting = {
+        name: value
+        for name, value in weights.items()
+        if name in names and module.state_dict()[name].shape == value.shape
+    }
+    module.load_state_dict(fitting, strict=False)
+    flags = {name: p.requires_grad for name, p in own.named_parameters()}
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(flags.get(name, True))
+    return Twin(module.eval(), tuple(sorted(names ^ set(fitting) | set(weights) - set(fitting))))
+
+
+def _is_stock(kind: type) -> bool:
+    return kind is Transformer or (
+        kind.__module__.startswith("transformers.models.") and hasattr(kind, "_from_config")
+    )
+
+
+def _fresh(own: Any) -> nn.Module:
+    if isinstance(own, Transformer):
+        return Transformer(own.config)
+    config = copy.deepcopy(own.config)
+    attention = getattr(own.config, "_attn_implementation", None)
+    module: nn.Module = type(own)._from_config(config, attn_implementation=attention)
+    return module
+
+
+def _dtype(module: nn.Module) -> torch.dtype | None:
+    kinds = {p.dtype for p in module.parameters()}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+@contextmanager
+def outputs(module: nn.Module) -> Iterator[list[tuple[str, list[Tensor]]]]:
+    """The float tensors that each submodule gives, in the order in which they finish."""
+    seen: list[tuple[str, list[Tensor]]] = []
+    handles: list[RemovableHandle] = []
+
+    def note(name: str) -> Any:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            seen.append((name, [each.detach() for each in float_tensors(output)]))
+
+        return hook
+
+    for name, each in module.named_modules():
+        handles.append(each.register_forward_hook(note(name)))
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def float_tensors(value: Any) -> Iterator[Tensor]:
+    """All of them inside an output, in order."""
+    if isinstance(value, Tensor):
+        if value.is_floating_point():
+            yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from float_tensors(each)
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from float_tensors(each)
