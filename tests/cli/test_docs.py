@@ -12,6 +12,11 @@ from gnomon.cli.app import app
 ROOT = Path(__file__).parents[2]
 
 
+def _opposites(names: list[str]) -> list[str]:
+    """Those with a name of their own: "--bidirectional", not "--no-split"."""
+    return [name for name in names if not name.startswith("--no-")]
+
+
 def _options() -> dict[str, set[str]]:
     root = typer.main.get_command(app)
     found = {}
@@ -22,8 +27,8 @@ def _options() -> dict[str, set[str]]:
             for one in commands
             for parameter in one.params
             if parameter.param_type_name == "option"
-            for option in (*parameter.opts, *parameter.secondary_opts)
-            if option not in ("--help", "-h") and not option.startswith("--no-")
+            for option in (*parameter.opts, *_opposites(parameter.secondary_opts))
+            if option not in ("--help", "-h")
         }
     return found
 

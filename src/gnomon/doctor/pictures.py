@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gnomon.doctor.case import Case
+from gnomon.doctor.heads import heads
 
 _BINS = 40
 
@@ -20,7 +21,7 @@ def draw_from(case: Case) -> dict[str, Any]:
     - "scores": a histogram of the scores before softmax, hidden ones left out.
     """
     found: dict[str, Any] = {}
-    for name, draw in (("gradients", _gradients), ("scores", _scores)):
+    for name, draw in (("heads", _heads), ("gradients", _gradients), ("scores", _scores)):
         try:
             values = draw(case)
         except Exception:  # a picture is no finding: what is wrong, the checks say
@@ -28,6 +29,18 @@ def draw_from(case: Case) -> dict[str, Any]:
         if values:
             found[name] = values
     return found
+
+
+def _heads(case: Case) -> list[dict[str, Any]]:
+    return [
+        {
+            "module": each.module,
+            "cross": each.is_cross,
+            "entropy": _plain(each.entropy),
+            "padding": _plain(each.padding),
+        }
+        for each in heads(case)
+    ]
 
 
 def _gradients(case: Case) -> list[dict[str, Any]]:
@@ -58,3 +71,7 @@ def _scores(case: Case) -> dict[str, Any]:
     low, high = float(every.min()), float(every.max())
     counts = torch.histc(every, bins=_BINS, min=low, max=high)
     return {"low": low, "high": high, "counts": counts.long().tolist()}
+
+
+def _plain(values: torch.Tensor) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values.tolist()]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gnomon.doctor.case import Case
+from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.finding import Skip
 
 
@@ -36,32 +36,23 @@ class Reloaded:
     loads: tuple[Load, ...]
 
 
+@remembered
 def reloaded(case: Case) -> Reloaded:
-    """What `Patient.reload` gives; built once and kept.
+    """What `Patient.reload` gives.
 
     Raises:
         Skip: it was not handed over, or it fails.
     """
-    found = case.facts.get("reloaded")
-    if found is None:
-        found = case.facts["reloaded"] = _reloaded(case)
-    if isinstance(found, Skip):
-        raise Skip(str(found))
-    assert isinstance(found, Reloaded)
-    return found
-
-
-def _reloaded(case: Case) -> Reloaded | Skip:
     reload = case.patient.reload
     if reload is None:
-        return Skip("nothing was handed over that builds the model again from what was saved")
+        raise Skip("nothing was handed over that builds the model again from what was saved")
     try:
         with _watched() as loads:
             module = reload()
     except Exception as error:  # the user's code may raise anything
-        return Skip(f"building it again fails: {type(error).__name__}: {error}"[:300])
+        raise Skip(f"building it again fails: {type(error).__name__}: {error}"[:300]) from None
     if not isinstance(module, nn.Module):
-        return Skip(f"reload gives a {type(module).__name__}, not a module")
+        raise Skip(f"reload gives a {type(module).__name__}, not a module")
     return Reloaded(module.eval(), tuple(loads))
 
 

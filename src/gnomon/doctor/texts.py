@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gnomon.doctor.case import Case
+from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.finding import Skip
 from gnomon.errors import GnomonError
 from gnomon.recipes import Recipe
@@ -30,25 +30,20 @@ def data_of(case: Case) -> DataConfig:
     raise Skip("no parallel text was handed over")
 
 
+@remembered
 def split_of(case: Case, split: Split = "train") -> ParallelCorpus:
-    """One split, opened once and kept.
+    """One split.
 
     Raises:
         Skip: there is none, or its files cannot be read.
     """
-    key = f"split {split}"
-    if key not in case.facts:
-        try:
-            case.facts[key] = open_split(data_of(case), split)
-        except GnomonError as error:
-            case.facts[key] = Skip(" ".join(str(error).split()))
-    found = case.facts[key]
-    if isinstance(found, Skip):
-        raise Skip(str(found))
-    if found is None:
+    try:
+        corpus = open_split(data_of(case), split)
+    except GnomonError as error:
+        raise Skip(" ".join(str(error).split())) from None
+    if corpus is None:
         raise Skip(f"there is no {split} text")
-    assert isinstance(found, ParallelCorpus)
-    return found
+    return corpus
 
 
 def first_pairs(case: Case, split: Split = "train") -> Iterator[Pair]:

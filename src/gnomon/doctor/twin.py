@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from gnomon.doctor.case import Case
+from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.finding import Skip
 from gnomon.model import Transformer
 
@@ -31,26 +31,13 @@ class Twin:
     strange: tuple[str, ...]
 
 
+@remembered
 def twin(case: Case) -> Twin:
-    """Built once and kept.
+    """The stock model of the case.
 
     Raises:
         Skip: the class is the user's own, or it cannot be built from its configuration.
     """
-    found = case.facts.get("twin")
-    if found is None:
-        try:
-            found = _built(case)
-        except Skip as reason:
-            found = reason
-        case.facts["twin"] = found
-    if isinstance(found, Skip):
-        raise Skip(str(found))
-    assert isinstance(found, Twin)
-    return found
-
-
-def _built(case: Case) -> Twin:
     own = case.module
     if not _is_stock(type(own)):
         raise Skip(f"{type(own).__name__} is no class of gnomon or transformers: no stock model")
