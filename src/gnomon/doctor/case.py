@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gnomon.doctor.blocks import Block, block_names, blocks
 from gnomon.doctor.call import Call
 from gnomon.doctor.finding import Skip
 from gnomon.doctor.inputs import call_of, config_of, named
@@ -212,6 +213,16 @@ class Case:
             raise Skip(f"the model reads in both directions ({intent.reason})")
         return intent
 
+    @fact
+    def blocks(self) -> list[Block]:
+        """The layers, with what their residual stream carries."""
+        return blocks(self)
+
+    @fact
+    def block_names(self) -> list[str]:
+        """Dotted names of the layers, in the order of their calls."""
+        return block_names(self)
+
     # Loss and gradients
 
     def loss(self, call: Call) -> Tensor:
@@ -255,7 +266,7 @@ class Case:
         return call.with_values(labels=text.masked_fill(~keep, -100))
 
     def any_loss(self, call: Call) -> Tensor:
-        """For gradients: the training loss, else the next token's, else the mean square."""
+        """For gradients: the training loss, else the next token's, else a random projection."""
         try:
             return self.loss(call)
         except Skip:
@@ -267,7 +278,10 @@ class Case:
             logits, goal = tokens[:, :-1][keep], text[:, 1:][keep]
             if goal.numel():
                 return F.cross_entropy(logits.float(), goal)
-        return tokens.float().square().mean()
+        # Not the mean square, which a norm at the end keeps at 1.
+        generator = torch.Generator().manual_seed(0)
+        direction = torch.randn(tokens.shape, generator=generator).to(tokens.device)
+        return (tokens.float() * direction).mean()
 
     @fact
     def gradients(self) -> dict[str, Tensor | None]:
