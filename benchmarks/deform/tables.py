@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from benchmarks.deform.trial import Trial
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [list(header), ["---"] * len(header)]
-    lines += [[str(cell) for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+from benchmarks.patients.tables import markdown, share
 
 
 def acting_table(trials: Sequence[Trial]) -> str:
@@ -48,10 +43,6 @@ def no_op_table(trials: Sequence[Trial]) -> str:
         severities = dict.fromkeys(p.split(" ")[1] for p in places if " " in p)
         rows.append((operator, ", ".join(severities), ", ".join(subjects), reason))
     return markdown(("operator", "severity", "models", "why"), rows)
-
-
-def share(part: int, whole: int) -> str:
-    return f"{part}/{whole} = {part / whole:.1%}" if whole else "–"
 
 
 def result_table(trials: Sequence[Trial], by: Callable[[Trial], str]) -> str:

@@ -1,0 +1,1 @@
+"""The doctor beside other checkers, on the same faults."""
