@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.doctor import Check, all_checks
-from gnomon.doctor import check as registry
+from gnomon.doctor.check import _CHECKS
 from gnomon.doctor.examine import examine
 from gnomon.doctor.patient import Patient
 
@@ -21,8 +21,8 @@ def written() -> Iterator[Check]:
     assert len(source.group(1).splitlines()) < 60
     all_checks()
     exec(source.group(1), {"__name__": "gnomon.doctor.checks.positions.padding_row"})
-    yield registry._CHECKS["padding-row"]
-    del registry._CHECKS["padding-row"]
+    yield _CHECKS["padding-row"]
+    del _CHECKS["padding-row"]
 
 
 @pytest.mark.parametrize(("form", "verdict"), [("example", "fail"), ("mended", "pass")])
