@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import torch
 
 from gnomon.api.claim import cache_beside, claim, first_model, sign_manifest
 from gnomon.api.load import model_folder
+from gnomon.doctor import Report
 from gnomon.doctor.monitors.run import RunMonitors
+from gnomon.doctor.preflight import preflight, refuse
 from gnomon.errors import DataError, ModelError, RecipeError, RunError
+from gnomon.files import json_value, write_atomically
 from gnomon.recipes import Recipe, load_recipe
 from gnomon.tasks import (
     Preparation,
@@ -106,6 +110,9 @@ def train(
     listeners: Sequence[Listener] = (),
     say: Say = lambda message: None,
     before_start: Callable[[TranslationTask], None] = lambda task: None,
+    check: bool = True,
+    accept: Collection[str] = (),
+    examined: Callable[[Report], None] = lambda report: None,
 ) -> Training:
     """Train a recipe into a run folder, or continue the training found there.
 
@@ -116,7 +123,11 @@ def train(
             and schedule begin anew.
         listeners: told of steps, validations and checkpoints.
         say: told what is being done before the first step.
-        before_start: called with the task just before the loop, for checks.
+        before_start: called with the task before a new training is examined.
+        check: whether the doctor examines a new training before its first step (about a second;
+            the report is kept in the run, `doctor/preflight.json`).
+        accept: codes of checks that may fail; see `gnomon.doctor.preflight`.
+        examined: is told the doctor's report before a failed check stops the training.
 
     Returns:
         The run, its recipe and how training ended. A run that is already finished is returned
@@ -125,6 +136,7 @@ def train(
     Raises:
         RecipeError, DataError: the recipe or the text cannot be used.
         RunError: the run is locked, or began with another recipe, text or model.
+        CheckError: a check of the doctor fails.
         TrainingStopped: NaN or infinity, or the disk is full.
     """
     recipe = read_recipe(
@@ -175,8 +187,24 @@ def train(
         )
         if not continued:
             before_start(task)
+            if check:
+                _examine(task, folder, recipe, accept, examined)
         outcome = trainer.fit()
     return Training(folder.path, recipe, outcome)
+
+
+def _examine(
+    task: TranslationTask,
+    folder: RunFolder,
+    recipe: Recipe,
+    accept: Collection[str],
+    examined: Callable[[Report], None],
+) -> None:
+    report = preflight(task, recipe, accept=accept)
+    text = json.dumps(json_value(report.as_json()), indent=2, ensure_ascii=False) + "\n"
+    write_atomically(folder.path / "doctor" / "preflight.json", text)
+    examined(report)
+    refuse(report)
 
 
 def _monitors(task: TranslationTask, folder: RunFolder, recipe: Recipe) -> Monitors | None:

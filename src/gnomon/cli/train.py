@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console, say
+from gnomon.cli.console import console, say, warn
 
 if TYPE_CHECKING:
     from gnomon.api import Training
-    from gnomon.tasks import TranslationTask
+    from gnomon.doctor import Report
 
 
 def train(
@@ -33,6 +33,14 @@ def train(
             "--from", help="Fine-tune this model: its weights and tokenizer, a new schedule."
         ),
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODE",
+            help="Start although this check of the doctor fails. May be given again.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Train a recipe. The same command again continues a run that was stopped, bit for bit."""
     from gnomon import api
@@ -51,7 +59,8 @@ def train(
         start_from=from_,
         listeners=[TrainingProgress(console())],
         say=say,
-        before_start=lambda task: _check(task, untrained=from_ is None),
+        accept=accept or (),
+        examined=_say_examined,
     )
     outcome = training.outcome
     if outcome.finished:
@@ -62,15 +71,23 @@ def train(
     raise typer.Exit(outcome.exit_code)
 
 
-def _check(task: TranslationTask, *, untrained: bool) -> None:
-    """Run the sanity checks and name those that do not hold; what to do is the user's choice."""
-    from gnomon.training import check_sanity
+def _say_examined(report: Report) -> None:
+    """How many of the doctor's checks hold, and what it warns of; what fails stops the training."""
+    say(preflight_line(report))
+    for each in (*report.of("warn"), *(f for f in report if f.suppressed)):
+        accepted = f" (accepted: {each.suppressed})" if each.suppressed else ""
+        warn(f"{each.code}{accepted}: {each.evidence}")
 
-    checks = check_sanity(task, untrained=untrained)
-    failed = [check for check in checks if not check.passed]
-    say(f"{len(checks) - len(failed)} of {len(checks)} sanity checks hold")
-    for check in failed:
-        console().print(f"not so: {check.title} ({check.evidence})", style="yellow", markup=False)
+
+def preflight_line(report: Report) -> str:
+    """ "19 of 20 checks hold before the first step (2 do not apply; 1.1 s)"."""
+    counts = report.counts()
+    made = len(report.findings) - counts["skip"]
+    skipped = f"{counts['skip']} do not apply; " if counts["skip"] else ""
+    return (
+        f"{counts['pass']} of {made} checks hold before the first step "
+        f"({skipped}{report.seconds:.1f} s)"
+    )
 
 
 def _say_expected(training: Training) -> None:

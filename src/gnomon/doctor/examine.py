@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -126,10 +127,12 @@ def examine(
     announce: Callable[[Plan], None] | None = None,
     progress: Callable[[Finding], None] | None = None,
     pictures: bool = False,
+    seconds: float = math.inf,
 ) -> Report:
     """Make these checks; see `diagnose`.
 
     Args:
+        seconds: after so long the checks that are left are skipped.
         pictures: whether the report holds what its HTML page draws.
     """
     start = time.perf_counter()
@@ -140,8 +143,11 @@ def examine(
         if announce is not None:
             announce(Plan(tuple(checks), _estimate(case, checks)))
         for each in checks:
-            with untouched(patient.module):
-                finding = _made(each, case, suppress or {})
+            if time.perf_counter() - start > seconds:
+                finding = _skipped(each, f"the {seconds:.0f} s for the examination are used up")
+            else:
+                with untouched(patient.module):
+                    finding = _made(each, case, suppress or {})
             findings.append(finding)
             if progress is not None:
                 progress(finding)
@@ -174,6 +180,10 @@ def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
         suppressed=suppress.get(check.code, "") if wrong else "",
         seconds=time.perf_counter() - start,
     )
+
+
+def _skipped(check: Check, reason: str) -> Finding:
+    return Finding(check.code, check.group, check.title, "skip", reason)
 
 
 def _estimate(case: Case, checks: Sequence[Check]) -> float:

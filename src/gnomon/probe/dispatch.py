@@ -35,6 +35,14 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # the kernel that ran last, for whoever called it
         self.last_kernel: str | None = None
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Compiled code is not observed, so the compiler need not be told to keep out of here.
+
+        Telling it would import it, which takes seconds.
+        """
+        return False
+
     def __torch_dispatch__(
         self,
         func: Any,

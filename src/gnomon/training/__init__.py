@@ -28,7 +28,6 @@ from gnomon.training.objective import Objective, ObjectiveConfig
 from gnomon.training.optimizer import OptimizerConfig
 from gnomon.training.precision import choose_device
 from gnomon.training.run import RunFolder
-from gnomon.training.sanity import SanityCheck, check_sanity
 from gnomon.training.schedule import ScheduleConfig
 from gnomon.training.task import Task
 
@@ -48,7 +47,6 @@ __all__ = [
     "OptimizerConfig",
     "Outcome",
     "RunFolder",
-    "SanityCheck",
     "ScheduleConfig",
     "StartRecord",
     "StepRecord",
@@ -57,7 +55,6 @@ __all__ = [
     "Trainer",
     "TrainingConfig",
     "ValidationRecord",
-    "check_sanity",
     "check_weights",
     "choose_device",
     "find_non_finite",

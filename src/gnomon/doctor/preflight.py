@@ -1,0 +1,174 @@
+"""The examination before a training: the checks that are worth their seconds, on real text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.doctor.check import Check, all_checks
+from gnomon.doctor.examine import choose, examine
+from gnomon.doctor.monitors.translation import probing_batch
+from gnomon.doctor.patient import Patient
+from gnomon.doctor.report import Report
+from gnomon.doctor.targets.vocabulary import OneText, with_end
+from gnomon.errors import CheckError
+from gnomon.model import Transformer
+from gnomon.recipes import Recipe
+from gnomon.tasks import TranslationTask
+from gnomon.text import Batch
+from gnomon.training import Objective
+from gnomon.training.optimizer import group_parameters
+
+# What spoils a run silently, and takes a few small passes at most to see. Checks that make
+# optimizer steps, or judge what only a trained model has, are left to `gnomon doctor RUN`.
+CHECKS = (
+    "future-leak", "look-ahead-off-by-one", "padding-leak", "cross-padding", "mask-heads",
+    "empty-row", "batch-leak", "score-scale", "softmax-axis", "vocabulary-range", "initial-loss",
+    "label-shift", "padding-in-loss", "decay-on-norms", "parameter-missing", "parameter-twice",
+    "parameter-frozen", "parameter-unused", "adam-eps", "broken-tie", "non-finite",
+    "source-ignored",
+)  # fmt: skip
+_SECONDS = 10.0
+
+
+def preflight(
+    task: TranslationTask,
+    recipe: Recipe,
+    *,
+    accept: Collection[str] = (),
+    seconds: float = _SECONDS,
+) -> Report:
+    """Examine a task as it stands before its first step; everything is left as it was.
+
+    Args:
+        accept: codes whose findings do not matter here.
+        seconds: no further check is begun after so long.
+
+    Raises:
+        DoctorError: an unknown code.
+    """
+    choose(only=accept)  # names a slip
+    reasons = dict.fromkeys(accept, "--accept") | recipe.doctor.suppress
+    return examine(
+        _patient(task, recipe), chosen(), suppress=reasons, target=recipe.name, seconds=seconds
+    )
+
+
+def chosen() -> list[Check]:
+    """The checks, in the order of the report."""
+    return [each for code, each in all_checks().items() if code in CHECKS]
+
+
+def refuse(report: Report) -> None:
+    """Raise what must keep a training from starting.
+
+    Raises:
+        CheckError: a check failed that was not accepted.
+    """
+    failed = report.of("fail")
+    if not failed:
+        return
+    seen = [
+        f"{each.code}{' at ' + ', '.join(each.where[:3]) if each.where else ''}: {each.evidence}\n"
+        f"    cause: {each.cause}\n    mend: {each.mend}"
+        for each in failed
+    ]
+    codes = " ".join(f"--accept {each.code}" for each in failed)
+    raise CheckError(
+        "a training starts when the doctor's checks hold",
+        seen="\n  ".join(seen),
+        mend=f"mend it; to train all the same, add {codes}",
+    )
+
+
+def _patient(task: TranslationTask, recipe: Recipe) -> Patient:
+    model = task.model
+    device = next(model.parameters()).device
+    batch = probing_batch(task).to(device)
+    schedule = recipe.schedule.build(
+        d_model=model.config.d_model, max_steps=recipe.training.max_steps
+    )
+    precision = recipe.training.precision
+    return Patient(
+        module=AsTrained(task),
+        batch={"ids": batch.source, "target": batch.target[:, :-1]},
+        loss=partial(_loss, Objective(recipe.objective, pad_id=task.pad_id)),
+        optimizer=_groups(model, recipe, schedule(1)),  # type: ignore[arg-type]
+        schedule=lambda past: schedule(past + 1),
+        clip_norm=recipe.optimizer.clip_norm or None,
+        planned_steps=recipe.training.max_steps,
+        precision=None if precision == "auto" else precision,
+        tokenizer=OneText(task.preparation.tokenizers.source),
+        family=model.config.family,
+        pad_id=model.config.pad_id,
+        padding_side="right",
+        max_length=recipe.data.max_length,
+        config=model.config,
+        recipe=recipe,
+    )
+
+
+class AsTrained(nn.Module):
+    """The model by the road that training takes: the task's teacher-forced logits.
+
+    Its parts are the model's own, under the same names.
+    """
+
+    def __init__(self, task: TranslationTask) -> None:
+        super().__init__()
+        self._task = task
+        self.config = task.model.config
+        for name, child in task.model.named_children():
+            self.add_module(name, child)
+        for name, parameter in task.model._parameters.items():
+            self.register_parameter(name, parameter)
+
+    def forward(self, ids: Tensor, target: Tensor) -> Tensor:
+        """Logits `[B, T, V]`; `ids` is the source `[B, S]`, `target` the decoder's input."""
+        batch = Batch(ids, target, [], [], target.numel())
+        keep = torch.ones_like(target, dtype=torch.bool)
+        return self._task.predict(batch, target, keep).unflatten(0, target.shape)
+
+    def train(self, mode: bool = True) -> AsTrained:
+        """Also the model's own mode."""
+        self._task.model.train(mode)
+        super().train(mode)
+        return self
+
+
+def _loss(objective: Objective, module: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """The training's mean over the target's tokens; of R-Drop the usual part alone."""
+    target = with_end(batch["target"])
+    times = objective.num_passes
+    ids = batch["ids"].repeat(times, 1)
+    sums = objective(target, lambda inputs, keep: module(ids, inputs)[keep])
+    return sums.loss / max(1, sums.num_tokens)
+
+
+@dataclass
+class Groups:
+    """What checks ask of an optimizer. torch's own classes take seconds to be imported."""
+
+    param_groups: list[dict[str, Any]]
+    state: dict[Tensor, Any] = field(default_factory=dict)
+
+
+def _groups(model: Transformer, recipe: Recipe, learning_rate: float) -> Groups:
+    config = recipe.optimizer
+    return Groups(
+        [
+            {
+                "params": list(group.parameters.values()),
+                "weight_decay": group.weight_decay,
+                "betas": config.betas,
+                "eps": config.eps,
+                "lr": learning_rate,
+            }
+            for group in group_parameters(model, config)
+        ]
+    )
