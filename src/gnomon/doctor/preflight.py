@@ -30,7 +30,7 @@ CHECKS = (
     "future-leak", "look-ahead-off-by-one", "padding-leak", "cross-padding", "mask-heads",
     "empty-row", "batch-leak", "score-scale", "softmax-axis", "vocabulary-range", "initial-loss",
     "label-shift", "padding-in-loss", "decay-on-norms", "parameter-missing", "parameter-twice",
-    "parameter-frozen", "parameter-unused", "adam-eps", "broken-tie", "non-finite",
+    "parameter-frozen", "parameter-unused", "adam-eps", "non-finite",
     "source-ignored",
 )  # fmt: skip
 _SECONDS = 10.0
@@ -132,13 +132,8 @@ class AsTrained(nn.Module):
         """Logits `[B, T, V]`; `ids` is the source `[B, S]`, `target` the decoder's input."""
         batch = Batch(ids, target, [], [], target.numel())
         keep = torch.ones_like(target, dtype=torch.bool)
-        return self._task.predict(batch, target, keep).unflatten(0, target.shape)
-
-    def train(self, mode: bool = True) -> AsTrained:
-        """Also the model's own mode."""
-        self._task.model.train(mode)
-        super().train(mode)
-        return self
+        logits = self._task.predict(batch, target, keep)
+        return logits.view(*target.shape, -1)
 
 
 def _loss(objective: Objective, module: nn.Module, batch: dict[str, Tensor]) -> Tensor:

@@ -49,7 +49,8 @@ def untouched(module: nn.Module | None, *, weights: bool = False) -> Iterator[No
                 kept.put_back()
             torch.set_grad_enabled(grad_enabled)
             torch.backends.mha.set_fastpath_enabled(fast_path)
-            torch.use_deterministic_algorithms(deterministic)
+            if torch.are_deterministic_algorithms_enabled() != deterministic:
+                torch.use_deterministic_algorithms(deterministic)  # imports the compiler
             backends.enable_flash_sdp(kernels[0])
             backends.enable_mem_efficient_sdp(kernels[1])
             backends.enable_math_sdp(kernels[2])

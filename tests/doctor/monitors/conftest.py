@@ -1,4 +1,4 @@
-"""Lets the tests beside it import `small` under any of pytest's import modes."""
+"""Lets the tests beside it import `watched_model` under any of pytest's import modes."""
 
 import sys
 from pathlib import Path

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 import torch
-from small import LanguageModel, batch, loss_for
 from torch import nn
+from watched_model import LanguageModel, batch, loss_for
 
 from gnomon.doctor.monitors.autopsy import explain, look_into
 from gnomon.doctor.monitors.replay import run_again

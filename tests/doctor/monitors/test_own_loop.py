@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from small import LanguageModel, batch, loss_for
+from watched_model import LanguageModel, batch, loss_for
 
 from gnomon.doctor.monitors import TrainingMonitor, is_bundle, read_bundle, replay, watch
 from gnomon.errors import DoctorError, TrainingStopped

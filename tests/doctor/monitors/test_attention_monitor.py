@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small import LanguageModel, batch
+from watched_model import LanguageModel, batch
 
 from gnomon.doctor.monitors.attention import Attention
 
