@@ -9,7 +9,7 @@ from typing import Any
 from gnomon.doctor.finding import Finding
 from gnomon.doctor.report import Report
 from gnomon.doctor.reports.svg import bars, heat_map, histogram
-from gnomon.doctor.reports.text import WORDS, counts_sentence, facts_sentence, told
+from gnomon.doctor.reports.text import WORDS, counts_sentence, facts_sentence, lower, told
 
 _STYLE = """
 :root { color-scheme: light dark; --ground: #fbfaf8; --card: #fff; --text: #1d2126; --dim: #59636e;
@@ -34,7 +34,7 @@ article { background: var(--card); border: 1px solid var(--line); border-left: 4
   border-radius: 6px; margin: 0 0 1rem; padding: .8rem 1rem; }
 article > * { color: var(--text); }
 article h3 { font-size: 1rem; margin: 0 0 .4rem; }
-article h3 .word { color: inherit; font-variant: small-caps; letter-spacing: .03em; }
+article h3 .word { font-variant: small-caps; letter-spacing: .03em; }
 code { font: .88em ui-monospace, monospace; overflow-wrap: anywhere; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: 0; }
 dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; }
@@ -105,8 +105,12 @@ def _card(finding: Finding) -> str:
         f'<article class="{finding.verdict}"><h3>'
         f'<span class="word {finding.verdict}">{word}</span> '
         f"<code>{escape(finding.group)}/{escape(finding.code)}</code> "
-        f'<span class="dim">{escape(finding.title)}</span></h3><dl>{rows}</dl></article>'
+        f'<span class="dim">{escape(_title(finding))}</span></h3><dl>{rows}</dl></article>'
     )
+
+
+def _title(finding: Finding) -> str:
+    return f"not so: {lower(finding.title)}" if finding.verdict == "fail" else finding.title
 
 
 def _value(name: str, text: str) -> str:

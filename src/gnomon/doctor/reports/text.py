@@ -83,7 +83,7 @@ def _draw_finding(finding: Finding, console: Console) -> None:
         (finding.verdict.upper(), _STYLES[finding.verdict]),
         "  ",
         (f"{finding.group}/{finding.code}", "bold"),
-        f"  not so: {_lower(finding.title)}" if finding.verdict == "fail" else f"  {finding.title}",
+        f"  not so: {lower(finding.title)}" if finding.verdict == "fail" else f"  {finding.title}",
     )
     console.print(head)
     rows = Table.grid(padding=(0, 2))
@@ -126,6 +126,6 @@ def _draw_others(findings: Iterable[Finding], console: Console) -> None:
         console.print(Padding(rows, (0, 0, 1, 0)))
 
 
-def _lower(title: str) -> str:
+def lower(title: str) -> str:
     """The title within a sentence; what is written in capitals stays so."""
     return title if title[:2].isupper() else title[:1].lower() + title[1:]

@@ -1,0 +1,113 @@
+"""Reports: SARIF's shape, a page that needs nothing else, documentation that is up to date."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from gnomon.doctor import Finding, Report
+from gnomon.doctor.reports import html_page, report_text, sarif
+from gnomon.doctor.reports.pages import FOLDER, pages
+
+ROOT = Path(__file__).parents[3]
+TEXT = Finding(
+    code="misalignment", group="corpus", title="Line i translates line i", verdict="fail",
+    evidence="3 pairs <are> shifted & lost", numbers={"share": float("inf"), "runs": [[1, 2, 1]]},
+    where=("/data/train.en, line 12",), cause="a cause", mend="a mend", reference="a book",
+)  # fmt: skip
+MODEL = Finding(
+    code="future-leak", group="masks", title="No position sees a later one", verdict="warn",
+    evidence="moved", where=("decoder.layers.0", "head 3 of decoder.layers.1"), mend="hide",
+    suppressed="known \x1b[31m",
+)  # fmt: skip
+PASS = Finding(code="padding-leak", group="masks", title="t", verdict="pass", evidence="fine")
+SKIP = Finding(code="reload", group="files", title="t", verdict="skip", evidence="not there")
+REPORT = Report(
+    "<target>", (TEXT, MODEL, PASS, SKIP), {"family": "decoder", "causal": True, "known by": "x"},
+    pictures={
+        "heads": [{"module": "a.0", "entropy": [0.5, None], "padding": [0.0, 1.0]}],
+        "gradients": [{"module": "a.0", "norm": 0.0}, {"module": "head", "norm": 2.0}],
+        "scores": {"low": -1.0, "high": 2.0, "counts": [3, 0, 1]},
+    },
+)  # fmt: skip
+
+
+def test_sarif_has_the_standard_s_shape() -> None:
+    log = json.loads(json.dumps(sarif(REPORT), allow_nan=False))
+    assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert run["tool"]["driver"]["name"]
+    for rule in rules:
+        assert rule["id"] and rule["shortDescription"]["text"] and rule["help"]["text"]
+    for result in run["results"]:
+        assert result["message"]["text"]
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in ("error", "warning", "none")
+        assert result["kind"] in ("fail", "pass", "notApplicable")
+        # the standard: a level beside a kind other than "fail" is "none"
+        assert (result["kind"] == "fail") == (result["level"] != "none")
+    text, model, *_ = run["results"]
+    place = text["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "/data/train.en"
+    assert place["region"]["startLine"] == 12
+    names = [each["logicalLocations"][0]["fullyQualifiedName"] for each in model["locations"]]
+    assert names == list(MODEL.where)
+    assert model["suppressions"][0]["justification"].startswith("known")
+
+
+class _Page(HTMLParser):
+    VOID = ("meta", "br", "rect", "line", "link", "img")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else() -> None:
+    text = html_page(REPORT)
+    page = _Page()
+    page.feed(text)
+    assert not page.open, "every element is closed"
+    tags = [tag for tag, _ in page.seen]
+    assert "script" not in tags and "link" not in tags and "img" not in tags
+    assert not re.search(r"https?://|url\(|@import", text)
+    assert tags.count("svg") == 4
+    assert "3 pairs &lt;are&gt; shifted &amp; lost" in text and "&lt;target&gt;" in text
+    assert "prefers-color-scheme: dark" in text and "@media print" in text
+
+
+def test_text_tells_what_is_wrong_and_counts_the_rest() -> None:
+    text = report_text(REPORT)
+    assert "FAIL" in text and "a mend" in text and "padding-leak" not in text
+    assert "1 failed, 1 passed, 1 skipped, 1 accepted by the recipe" in text
+    shown = report_text(REPORT, verbose=True)
+    assert "padding-leak" in shown and "not there" in shown and "known" in shown
+    assert "\x1b" not in shown, "nothing a model says steers the terminal"
+
+
+def test_the_pages_of_all_checks_are_up_to_date() -> None:
+    folder = ROOT / FOLDER
+    written = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
+    assert written == pages(), "run `python -m gnomon.doctor.reports.pages`"
+
+
+def test_links_to_checks_lead_somewhere() -> None:
+    known = pages()
+    for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        for name in re.findall(r"reference/checks/([a-z-]+\.md)", path.read_text("utf-8")):
+            assert name in known, (path.name, name)
