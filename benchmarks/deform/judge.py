@@ -14,9 +14,8 @@ from benchmarks.deform.injection import Fault
 from benchmarks.patients.examination import Examination, Seen, new_findings
 
 _HERE = Path(__file__).parent
-_LEVELS_UP = (
-    2  # "…attention.self" names "…attention.self.query.weight"; "…encoder.layer.0" does not
-)
+# "…attention.self" names "…attention.self.query.weight"; "…encoder.layer.0" does not.
+_LEVELS_UP = 2
 
 
 @cache

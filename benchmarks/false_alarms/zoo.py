@@ -63,7 +63,14 @@ class Healthy:
         batch = self.task.batch(text, seed=1, num_rows=4, length=40)
         if mode == "batch":
             return batch, {}
-        return batch, fields_of(module, self.task, text) | {"max_length": 40}
+        fields = fields_of(module, self.task, text)
+        return batch, fields | {"max_length": 40, "reload": partial(self._reload, module)}
+
+    def _reload(self, module: nn.Module) -> nn.Module:
+        """Built again and given the saved weights, ties kept, as its user loads it."""
+        again = self.make()
+        again.load_state_dict(module.state_dict())
+        return again.eval()
 
 
 def zoo() -> Iterator[Healthy]:
