@@ -148,6 +148,10 @@ class Call:
             return after & (other.cumsum(1) > 0) if bool(other.any()) else other
         return torch.ones(text.shape[:2], dtype=torch.bool, device=text.device)
 
+    def told(self, stream: StreamName) -> bool:
+        """Whether a mask among the inputs says where its padding is."""
+        return any(e.stream == stream and e.role in ("keep", "ignore") for e in self.entries)
+
     # What checks do to a call. Each returns a new one.
 
     def with_values(self, **values: Any) -> Call:
@@ -230,6 +234,61 @@ class Call:
                 values[entry.key] = value
         return replace(self, values=values)
 
+    def hidden(self, stream: StreamName, where: Tensor) -> Call:
+        """Padding in place of the tokens where `where`, bool `[B, T]`, is True.
+
+        Ids become `pad_id`, masks that say where padding is follow, labels are ignored there.
+        """
+        values = dict(self.values)
+        for entry in self.entries:
+            if entry.stream != stream or entry.batch is None or not entry.times:
+                continue
+            value: Tensor = values[entry.key]
+            place = _along(where.to(value.device), value, entry.batch, entry.times[-1])
+            if entry.role == "square":
+                keeps = bool(value.diagonal(dim1=-2, dim2=-1).bool().any())
+                if value.dtype == torch.bool:
+                    values[entry.key] = value & ~place if keeps else value | place
+            elif entry.role not in ("positions", "numbers"):
+                time = entry.times[0]
+                fill = self._padding(entry, value, time, value.size(time), "right", 1)
+                values[entry.key] = torch.where(place, fill, value)
+        return replace(self, values=values)
+
+    def filled(self, stream: StreamName, texts: Sequence[Tensor], side: Side = "right") -> Call:
+        """Other texts, one id tensor `[length]` a row, shorter ones padded on a side.
+
+        All that runs along the text is taken from the row with most tokens, so none of them may be
+        longer than that.
+        """
+        entry, longest = self.entry(stream), max(map(len, texts))
+        model = int(self.keep(stream).sum(1).argmax())
+        values = dict(self.values)
+        for each in self.entries:
+            if each.stream == stream and each.batch is not None:
+                index = torch.full((len(texts),), model, device=values[each.key].device)
+                values[each.key] = values[each.key].index_select(each.batch, index)
+        call = replace(self, values=values)
+        start = int(self.keep(stream)[model].int().argmax())
+        call = call.cut(stream, start, start + longest)
+        ids = call.text(stream).clone()
+        hidden = torch.zeros(ids.shape, dtype=torch.bool)
+        for row, text in enumerate(texts):
+            shift = longest - len(text) if side == "left" else 0
+            hidden[row] = True
+            hidden[row, shift : shift + len(text)] = False
+            ids[row, shift : shift + len(text)] = text
+        call = call.with_text(stream, ids)
+        if bool(hidden.any()):
+            call = call.hidden(stream, hidden)
+        positions = ((~hidden).cumsum(1) - 1).clamp(min=0)
+        values = dict(call.values)
+        for each in call.entries:
+            if each.stream == stream and each.role == "positions" and each.batch == 0:
+                values[each.key] = positions.to(values[each.key])
+        assert entry.role == "ids"
+        return replace(call, values=values)
+
     def _padding(
         self, entry: Entry, value: Tensor, time: int, num: int, side: Side, seed: int
     ) -> Tensor:
@@ -263,6 +322,13 @@ def ignored_label(labels: Tensor) -> int:
     """What labels say where nothing is asked for: their own negative value, else -100."""
     lowest = int(labels.min()) if labels.numel() else 0
     return lowest if lowest < 0 else IGNORED_LABEL
+
+
+def _along(where: Tensor, value: Tensor, batch: int, time: int) -> Tensor:
+    """`where` `[B, T]` in a form that broadcasts against `value`."""
+    shape = [1] * value.dim()
+    shape[batch], shape[time] = where.shape
+    return (where if batch < time else where.t()).reshape(shape)
 
 
 def _grown_square(before: Tensor, after: Tensor, num: int, side: Side) -> Tensor:

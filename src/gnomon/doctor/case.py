@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gnomon.doctor.blocks import Block, block_names, blocks
-from gnomon.doctor.call import Call
+from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import Skip
 from gnomon.doctor.inputs import call_of, config_of, named
 from gnomon.doctor.intent import Intent, infer
@@ -23,6 +23,7 @@ from gnomon.doctor.patient import Patient
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import Run, rounding, run
 from gnomon.doctor.schedules import Rates, learning_rates
+from gnomon.doctor.sights import Sight, sights
 from gnomon.doctor.stepping import Stepped, micro_batches, steps
 from gnomon.probe import Record
 
@@ -119,10 +120,26 @@ class Case:
     @fact
     def call(self) -> Call:
         """The batch that was handed over, else a made-up one."""
-        patient = self.patient if self.module is self.patient.module else _wrapped(self)
+        patient = _wrapped(self)
         batch = patient.batch
         values = make_inputs(patient) if batch is None else named(self.module, batch)
         return call_of(patient, values)
+
+    def worked_up(self, values: Mapping[Key, Any]) -> Call:
+        """Other inputs as a call."""
+        return call_of(_wrapped(self), values)
+
+    def told(self, call: Call) -> Call:
+        """The call with the source's padding mask, where the model takes one and it holds none."""
+        if call.told("source") or self.patient.module is not self.module:
+            return call
+        takes = inspect.signature(self.module.forward).parameters
+        keep = call.keep("source")
+        if "attention_mask" in takes:
+            return self.worked_up({**call.values, "attention_mask": keep.long()})
+        if "keep" in takes and takes["keep"].default is None:
+            return self.worked_up({**call.values, "keep": keep})
+        return call
 
     @fact
     def small(self) -> Call:
@@ -189,6 +206,47 @@ class Case:
         with untouched(self.module), torch.no_grad():
             self.module.train()
             return run(self.module, call, record=True, keep_outputs=True)
+
+    @fact
+    def padded(self) -> Call:
+        """`small` with more padding at the right of each text whose padding the model is told of.
+
+        Source and target then differ in length, so that it can be told which of them is attended.
+
+        Raises:
+            Skip: nothing tells the model where padding is.
+        """
+        call = self.small
+        told = [name for name, stream in call.streams.items() if stream.hides_padding]
+        if not told:
+            raise Skip(
+                "nothing tells the model where padding is: no mask among the inputs, no pad id"
+            )
+        for name in told:
+            call = call.padded(name, 5, "right")
+        if len({call.length(name) for name in call.streams}) < len(call.streams):
+            call = call.padded(told[-1], 1, "right")
+        return call
+
+    @fact
+    def padded_seen(self) -> Run:
+        """The model on `padded`, observed."""
+        return self.observed(self.padded)
+
+    @fact
+    def sights(self) -> list[Sight]:
+        """Who sees whom on `padded`, or on `small` where padding is not told.
+
+        Raises:
+            Skip: no attention whose weights can be seen fits the texts.
+        """
+        try:
+            found = sights(self.padded_seen)
+        except Skip:
+            found = sights(self.seen)
+        if not found:
+            raise Skip("no attention call was seen whose queries and keys are the texts' tokens")
+        return found
 
     @fact
     def intent(self) -> Intent:
@@ -370,4 +428,6 @@ class _SelfAttention(nn.Module):
 
 
 def _wrapped(case: Case) -> Patient:
+    if case.module is case.patient.module:
+        return case.patient
     return replace(case.patient, module=case.module)

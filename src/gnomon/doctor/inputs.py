@@ -16,7 +16,7 @@ from gnomon.doctor.patient import Batch, Patient
 
 _TARGET = re.compile(r"(^|_)(decoder|dec|tgt|target|trg|y)(_|$)")
 _LABELS = re.compile(r"(^|_)(labels?|gold|targets)(_|$)")
-_SEGMENTS = re.compile(r"token_type|segment|document|seq_idx")
+_SEGMENTS = re.compile(r"token_type|segment|document|(^|_)(doc|seq)(_|$)")
 
 
 def named(module: nn.Module, batch: Batch | Tensor) -> dict[Key, Any]:

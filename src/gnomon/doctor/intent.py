@@ -85,6 +85,8 @@ def _claim(call: Call, config: Any) -> bool | None:
         return "target" in call.streams  # else its encoder alone
     if getattr(config, "is_decoder", False):
         return True
+    if getattr(config, "attn_type", None) == "bi":  # XLNet: its order is an input
+        return False
     return bool(config.model_type in _causal_types())
 
 

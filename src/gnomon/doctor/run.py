@@ -94,6 +94,11 @@ def tensors_of(output: Any) -> dict[str, Tensor]:
     return dict(_tensors(output))
 
 
+def tensors(output: Any) -> dict[str, Tensor]:
+    """The float tensors in what a module returned, by path ("logits", "past_key_values.0.1" …)."""
+    return dict(_tensors(output))
+
+
 def _tensors(output: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
     if isinstance(output, Tensor):
         if output.is_floating_point():

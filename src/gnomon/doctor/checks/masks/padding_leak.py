@@ -1,9 +1,15 @@
 """padding-leak: padding at the right does not move what stands at real positions."""
 
+import torch
+from torch import Tensor
+
+from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.run import difference
+from gnomon.doctor.run import Run, difference
+from gnomon.doctor.sights import most, places
+from gnomon.doctor.trace import parted
 
 _FAULTY = """
     import torch
@@ -34,7 +40,7 @@ _MENDED = _FAULTY.replace(
     code="padding-leak",
     title="Padding at the right changes nothing",
     cost="probe",
-    cause="Attention (or a norm, a pooling, a convolution) reads padded positions.",
+    cause="Something beside attention (a norm, a pooling, a convolution) reads padded positions.",
     mend="Hide padded keys in every attention call: a boolean padding mask [B, 1, 1, S], True at "
     "real tokens, combined with the look-ahead mask by logical and.",
     reference="Vaswani et al. 2017; OpenNMT-py #137, joeynmt #50: results that depend on the batch",
@@ -48,20 +54,49 @@ def padding_leak(case: Case) -> Outcome:
     The same texts are run with five more positions of padding at the right, marked as the model
     is told of padding (its mask input, or its padding id).
     """
-    call, worst, widest = case.small, 0.0, ""
-    for name, stream in call.streams.items():
-        if not stream.hides_padding:
-            continue
-        padded = call.padded(name, 5, "right")
-        tokens, before = case.run(padded).tokens, case.base.tokens
-        keep = call.keep(call.read)
-        moved = difference(tokens[:, : before.size(1)], before, keep)
-        if not widest or moved > worst:
-            worst, widest = moved, name
-    if not widest:
+    worst: tuple[float, StreamName] | None = None
+    for name, stream in case.small.streams.items():
+        if stream.hides_padding:
+            moved = _moved(case, case.run(case.small.padded(name, 5, "right")))
+            if worst is None or moved > worst[0]:
+                worst = moved, name
+    if worst is None:
         raise Skip("nothing tells the model where padding is: no mask among the inputs, no pad id")
-    evidence = f"5 more positions of padding on the {widest} move real positions by {worst:.2g} of "
-    evidence += f"their spread (rounding: {case.tolerance:.0e})"
-    return (
-        failure(evidence, moved=worst) if worst > case.tolerance else passed(evidence, moved=worst)
+    moved, name = worst
+    evidence = (
+        f"5 more positions of padding on the {name} move real positions by {moved:.2g} of their "
+        f"spread (rounding: {case.tolerance:.0e})"
     )
+    if moved <= case.tolerance:
+        return passed(evidence, moved=moved)
+    seen = [each for each in case.sights if each.has_padding and each.key == name]
+    where, cause = places(seen, "padding"), ""
+    if where:
+        total = sum(each.padding.numel() for each in seen)
+        bad = sum(int((each.padding > 1e-6).sum()) for each in seen)
+        cause = (
+            f"{bad} of {total} heads that read the {name} look at padding, with up to "
+            f"{most(seen, 'padding'):.0%} of their weight."
+        )
+    else:
+        other = case.observed(case.small.padded(name, 5, "right"))
+        found = parted(case.module, case.seen, other, _read(case), case.tolerance)
+        where = [found[0]] if found else []
+    return failure(evidence, where=where, cause=cause, moved=moved)
+
+
+def _read(case: Case) -> Tensor:
+    return case.small.keep(case.small.read)
+
+
+def _moved(case: Case, padded: Run) -> float:
+    """Of the positions of real tokens, or of what is said of the text as a whole."""
+    try:
+        before = case.base.tokens
+    except Skip:
+        before, after = case.base.main, padded.main
+        if before.shape != after.shape or before.size(0) != case.small.num_rows():
+            raise
+        everywhere = torch.ones(before.shape[:1], dtype=torch.bool)
+        return difference(before, after, everywhere)
+    return difference(padded.tokens[:, : before.size(1)], before, _read(case))

@@ -1,0 +1,119 @@
+"""packed-documents: documents packed into one row do not see each other."""
+
+from typing import Any
+
+from torch import Tensor
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import check
+from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.run import difference
+from gnomon.doctor.sights import SEEN, Sight
+
+_FAULTY = """
+    import torch
+    from torch import nn
+    import torch.nn.functional as F
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(50, 16)
+            self.qkv = nn.Linear(16, 48)
+
+        def forward(self, ids, documents):
+            keep = torch.ones(ids.size(1), ids.size(1), dtype=torch.bool).tril()  # causal alone
+            q, k, v = self.qkv(self.embed(ids))[:, None].chunk(3, dim=-1)
+            return F.scaled_dot_product_attention(q, k, v, keep)[:, 0]
+
+    def patient():
+        torch.manual_seed(0)
+        documents = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]] * 2)
+        batch = {"ids": torch.randint(1, 50, (2, 8)), "documents": documents}
+        return {"module": Model(), "batch": batch, "document_key": "documents"}
+"""
+_MENDED = _FAULTY.replace(
+    ".tril()  # causal alone",
+    """.tril()
+            keep = keep & (documents[:, None, :, None] == documents[:, None, None, :])""",
+)
+
+
+@check(
+    code="packed-documents",
+    title="Documents packed into one row do not see each other",
+    cost="probe",
+    cause="The mask does not tell the documents of a row apart.",
+    mend="keep & (documents[:, :, None] == documents[:, None, :]), and positions that begin anew "
+    "with each document.",
+    reference="trl #784, #3526; nanoVLM #204; profam #495; llm-foundry #1464",
+    symptoms=("gibberish", "too-good"),
+    example=_FAULTY,
+    mended=_MENDED,
+)
+def packed_documents(case: Case) -> Outcome:
+    """A document would be read as the continuation of an unrelated one.
+
+    Each document of a row is put into other words in turn; all others must not move. Positions
+    that begin anew are not enough.
+    """
+    call, documents = case.small, _documents(case)
+    before, worst, pair = case.base.tokens, 0.0, (0, 0)
+    numbers = sorted(set(documents.flatten().tolist()) - {-1})
+    several = (documents != documents[:, :1]) & (documents >= 0)
+    if not bool(several.any()):
+        raise Skip("each row of the batch holds one document")
+    for number in numbers[:4]:
+        own = documents == number
+        moved = difference(
+            case.run(call.perturbed(call.read, own)).tokens, before, ~own & (documents >= 0)
+        )
+        if moved > worst:
+            worst, pair = moved, (number, len(numbers))
+    if worst <= case.tolerance:
+        return passed(
+            f"other words in one document move the others by {worst:.1e} of their spread",
+            moved=worst,
+        )
+    seen = [each for each in case.sights if each.is_self and each.query == call.read]
+    bad = [each for each in seen if _crosses(each, documents)]
+    return failure(
+        f"other words in document {pair[0]} move its row's other documents by {worst:.2g} of their "
+        f"spread (rounding: {case.tolerance:.0e})",
+        where=list(dict.fromkeys(each.module for each in bad)),
+        cause=f"{len(bad)} of {len(seen)} self-attentions see across documents."
+        if bad
+        else "No attention crosses documents: something else mixes them.",
+        moved=worst,
+    )
+
+
+def _documents(case: Case) -> Tensor:
+    """int64 `[B, T]`: each token's document, -1 at padding.
+
+    Raises:
+        Skip: nothing says which tokens belong together.
+    """
+    call, key = case.small, case.patient.document_key
+    read = [each for each in call.entries if each.stream == call.read]
+    shape = call.text(call.read).shape[:2]
+    if key is not None:
+        value: Any = call.values.get(key)
+        if not isinstance(value, Tensor) or value.shape != shape:
+            raise Skip(f"the batch has no input {key} of the size of the text")
+        return value.long().masked_fill(~call.keep(call.read), -1)
+    for entry in read:
+        if entry.role == "positions" and call.values[entry.key].shape == shape:
+            begins: Tensor = call.values[entry.key] == 0
+            keep = call.keep(call.read)
+            if bool(((begins & keep).sum(1) > 1).any()):
+                return (begins.long().cumsum(1) - 1).masked_fill(~keep, -1)
+    raise Skip("nothing says that rows hold several documents: name the input by document_key=")
+
+
+def _crosses(sight: Sight, documents: Tensor) -> bool:
+    T = documents.size(1)
+    weights = sight.weights[..., :T, :T].nan_to_num(0.0)
+    real = documents >= 0
+    other = (documents[:, :, None] != documents[:, None, :]) & real[:, :, None] & real[:, None, :]
+    return bool((weights.masked_fill(~other[:, None], 0.0) > SEEN).any())

@@ -1,0 +1,354 @@
+"""Generation as it is used, step by step with the cache, beside full forward passes.
+
+What is compared are logits, not only tokens: an untrained model repeats one token whatever its
+cache holds. They are read off the module that writes them (found by its output), so the loop around
+it may be anybody's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.doctor.call import Call, Side
+from gnomon.doctor.case import Case
+from gnomon.doctor.finding import Skip
+from gnomon.doctor.run import difference, tensors
+from gnomon.probe import Record, observe
+
+Generate = Callable[[Call, int], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """What one request gave.
+
+    Attributes:
+        call: what was asked.
+        tokens: int64 `[B, n]`, the new ones.
+        steps: the logits of each step, `[R, T, V]`, R the rows or beams, T the positions that were
+            read; empty where no module could be seen to write them.
+        record: what the probe saw; empty where it was not asked to look.
+    """
+
+    call: Call
+    tokens: Tensor
+    steps: tuple[Tensor, ...]
+    record: Record
+
+    def logits(self, step: int, row: int) -> Tensor:
+        """`[V]`: what the step's token of a row was chosen by, the prompt being without padding."""
+        return self.steps[step][row, -1]
+
+    def candidates(self, row: int, real: Tensor) -> list[Tensor]:
+        """`[V]` each: what the first token of a padded prompt was chosen by, as far as is known.
+
+        At the last real position (`real` is bool `[T]`), or at the very last where the loop put the
+        texts into another form.
+        """
+        given = self.steps[0][row]
+        last = int(real.nonzero()[-1])
+        found = [given[last], given[-1]] if given.size(0) == len(real) else [given[-1]]
+        return [each for each in found if int(each.argmax()) == int(self.tokens[row, 0])] or found
+
+
+def prompts(case: Case, num_tokens: int) -> Call:
+    """Requests of one length without padding, so short that `num_tokens` more fit the batch.
+
+    For an encoder-decoder the sources as they are, padding included, and the target's first token.
+
+    Raises:
+        Skip: the model is not one that generates, or does not read ids.
+    """
+    intent = case.must_not_look_ahead
+    call = case.small
+    if intent.family == "encoder":
+        raise Skip("an encoder generates nothing")
+    if call.text(call.read).dim() != 2 or call.text(call.read).is_floating_point():
+        raise Skip("generation is compared for models that read ids")
+    texts = real_ids(call)
+    if call.read == "target":
+        return call.filled("target", [text[:1] for text in texts])
+    room = max(map(len, texts)) - num_tokens
+    length = min(room, *map(len, texts))
+    if length < 1:
+        raise Skip(f"the batch's texts are too short to continue one by {num_tokens} tokens")
+    return call.filled("source", [text[:length] for text in texts])
+
+
+def prompts_of(case: Case, num_tokens: int, side: Side) -> Call:
+    """Requests of several lengths, padded on a side and masked as the model takes it.
+
+    Raises:
+        Skip: the texts are too short.
+    """
+    call = case.told(case.small)
+    texts = real_ids(call)
+    room = max(map(len, texts)) - num_tokens
+    if room < 3:
+        raise Skip(f"the batch's texts are too short to continue one by {num_tokens} tokens")
+    # One prompt is as long as can be, the others one and more shorter.
+    lengths = [max(1, min(len(text), room - row)) for row, text in enumerate(texts)]
+    return call.filled(
+        "source", [text[:length] for text, length in zip(texts, lengths, strict=True)], side
+    )
+
+
+def apart_from_single(
+    case: Case, made: Generated, rows: Sequence[int] | None = None
+) -> tuple[float, int, int]:
+    """The largest difference between a row's answer in the batch and alone; the row and step.
+
+    Args:
+        rows: those to be tried alone; None: all.
+    """
+    worst, over = (0.0, 0, 0), ends(case)
+    keep = made.call.keep(made.call.read)
+    texts = real_ids(made.call)
+    for row in range(made.call.num_rows()) if rows is None else rows:
+        alone_call = made.call.rows([row])
+        if made.call.read == "source":
+            alone_call = alone_call.filled("source", [texts[row]])
+        alone = generate(case, alone_call, made.tokens.size(1))
+        for step in range(until_end(alone.tokens[0], over)):
+            ours, theirs = made.tokens[row, step], alone.tokens[0, step]
+            same = bool(ours == theirs)
+            if made.steps and alone.steps and len(made.steps[step]) == made.call.num_rows():
+                scores = alone.logits(step, 0)
+                ways = [made.logits(step, row)] if step else made.candidates(row, keep[row])
+                apart = min(difference(way[None], scores[None]) for way in ways)
+                # Other tokens of the same scores: a tie, unless one of them is clearly better.
+                spread = float(scores.double().std()) or 1.0
+                apart = max(apart, float((scores[ours] - scores[theirs]).abs()) / spread)
+            else:
+                apart = 0.0 if same else float("inf")
+            if apart > worst[0]:
+                worst = apart, row, step
+            if not same:
+                break
+    return worst
+
+
+def real_ids(call: Call) -> list[Tensor]:
+    """The real ids of each row of the text that is read."""
+    keep = call.keep(call.read)
+    return [ids[real] for ids, real in zip(call.text(call.read), keep, strict=True)]
+
+
+def num_new(case: Case) -> int:
+    """How many tokens are generated: a few, within the length of the batch."""
+    call = case.small
+    longest = int(call.keep(call.read).sum(1).max())
+    return max(2, min(8, longest // 2))
+
+
+def generate(
+    case: Case, call: Call, num_tokens: int, num_beams: int = 1, *, observed: bool = False
+) -> Generated:
+    """Generate, and note the logits of each step.
+
+    Raises:
+        Skip: it is not known how this model generates.
+    """
+    run, module = _generator(case, num_beams), case.module.eval()
+    written: dict[str, list[Tensor]] = {}
+    hooks = [
+        module.get_submodule(name).register_forward_hook(_noting(written.setdefault(name, [])))
+        for name in logit_writers(case)
+    ]
+    looking = observe(module) if observed else contextlib.nullcontext(Record())
+    try:
+        with torch.no_grad(), looking as record:
+            torch.manual_seed(0)
+            tokens = run(call, num_tokens).detach()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    rows, size = call.num_rows(), case.base.tokens.size(-1)
+    if tokens.dim() != 2 or tokens.size(0) != rows:
+        raise Skip(f"generate gives {tuple(tokens.shape)}, not the tokens of {rows} rows")
+    prompt = call.text(call.read)
+    if tokens.size(1) > num_tokens:  # the prompt comes first
+        tokens = tokens[:, prompt.size(1) :]
+    tokens = tokens[:, :num_tokens]
+    for outputs in written.values():
+        found = [each for each in outputs if each.size(-1) == size]
+        steps = _by_step(found, tokens.size(1), rows, num_beams)
+        if steps:
+            return Generated(call, tokens, steps, record)
+    return Generated(call, tokens, (), record)
+
+
+def _noting(into: list[Tensor]) -> Callable[[nn.Module, Any, Any], None]:
+    """A hook that keeps the first float tensor of what a module returns, as `[R, T, V]`."""
+
+    def hook(_: nn.Module, __: Any, output: Any) -> None:
+        for each in tensors(output).values():
+            if each.dim() in (2, 3):
+                into.append((each if each.dim() == 3 else each[:, None]).detach().clone())
+                return
+
+    return hook
+
+
+def _by_step(
+    outputs: list[Tensor], num_tokens: int, num_rows: int, num_beams: int
+) -> tuple[Tensor, ...]:
+    """Logits `[R, T, V]` of each step, also where a loop runs the rows one by one."""
+    if len(outputs) in (num_tokens, num_tokens + 1):
+        return tuple(outputs[:num_tokens])
+    width = num_rows * num_beams
+    alone = all(each.size(0) == 1 for each in outputs)
+    if alone and len(outputs) == num_rows + (num_tokens - 1) * width:
+        groups = [outputs[:num_rows]]
+        later = outputs[num_rows:]
+        groups += [later[start : start + width] for start in range(0, len(later), width)]
+        return tuple(torch.cat([each[:, -1:] for each in group]) for group in groups)
+    return ()
+
+
+def first(case: Case) -> Generated:
+    """Greedy continuations of `prompts`, made once for all checks."""
+
+    def compute() -> Generated:
+        num_tokens = num_new(case)
+        return generate(case, prompts(case, num_tokens), num_tokens, observed=True)
+
+    return case.once("generated", compute)
+
+
+def continued(case: Case, call: Call, tokens: Tensor) -> Tensor:
+    """Logits `[B, n, V]` for each of the tokens `[B, n]` by one full forward pass, without cache.
+
+    Args:
+        call: from `prompts`.
+    """
+    texts = [torch.cat((text, new[:-1])) for text, new in zip(real_ids(call), tokens, strict=True)]
+    model = case.small
+    if call.read == "target":
+        # The rows' sources are the call's own, the target's frame the batch's.
+        base = model if call.num_rows() == model.num_rows() else model.rows([0] * call.num_rows())
+        full = base.filled("target", texts)
+        for entry in call.entries:
+            if entry.stream == "source":
+                full = full.with_values(**{str(entry.key): call.values[entry.key]})
+    else:
+        full = model.filled("source", texts)
+    return case.run(full).tokens[:, -tokens.size(1) :]
+
+
+def ends(case: Case) -> frozenset[int]:
+    """Ids after which a text is over, and padding."""
+    patient = case.patient
+    found: set[Any] = {stream.pad_id for stream in case.small.streams.values()}
+    for owner in (patient.tokenizer, patient.config, getattr(case.module, "config", None),
+                  getattr(case.module, "generation_config", None)):  # fmt: skip
+        for name in ("eos_token_id", "eos_id"):
+            value = getattr(owner, name, None)
+            found |= set(value) if isinstance(value, list | tuple) else {value}
+    return frozenset(each for each in found if isinstance(each, int))
+
+
+def until_end(tokens: Tensor, over: frozenset[int]) -> int:
+    """How many of a row's tokens `[n]` count: up to its end, that included."""
+    for place, token in enumerate(tokens.tolist()):
+        if token in over:
+            return place + 1
+    return len(tokens)
+
+
+def logit_writers(case: Case) -> list[str]:
+    """Modules that give the model's output (the root among them, last)."""
+    tokens, record = case.seen.tokens, case.seen.record
+    assert record is not None
+    return sorted(
+        (
+            name
+            for name, calls in record.modules.items()
+            for call in calls[-1:]
+            if any(
+                each.shape == tokens.shape and torch.equal(each, tokens) for each in call.tensors
+            )
+        ),
+        key=len,
+        reverse=True,
+    )
+
+
+def _generator(case: Case, num_beams: int) -> Generate:
+    patient, module = case.patient, case.module
+    if num_beams > 1 and patient.beam_generate is not None:
+        beam = patient.beam_generate
+        return lambda call, n: beam(module, call.as_batch(patient.batch), n, num_beams)
+    if num_beams == 1 and patient.generate is not None:
+        greedy = patient.generate
+        return lambda call, n: greedy(module, call.as_batch(patient.batch), n)
+    if case.kind == "huggingface" and hasattr(module, "generate"):
+        return lambda call, n: _huggingface(module, call, n, num_beams)
+    if case.kind == "gnomon" and hasattr(module, "new_cache"):
+        if num_beams > 1:
+            return lambda call, n: _gnomon_beams(module, call, n, num_beams)
+        return lambda call, n: _gnomon_greedy(module, call, n)
+    name = "beam_generate" if num_beams > 1 else "generate"
+    raise Skip(f"how it generates is not known: hand over {name}=")
+
+
+def _huggingface(module: Any, call: Call, num_tokens: int, num_beams: int) -> Tensor:
+    takes = inspect.signature(module.forward).parameters
+    inputs = {
+        str(key): value
+        for key, value in call.values.items()
+        if str(key) in takes and str(key) != "position_ids"
+    }
+    pad_id = call.streams[call.read].pad_id
+    tokens: Tensor = module.generate(
+        **inputs,
+        max_new_tokens=num_tokens,
+        min_new_tokens=num_tokens,
+        do_sample=False,
+        num_beams=num_beams,
+        use_cache=True,
+        pad_token_id=0 if pad_id is None else pad_id,
+    )
+    return tokens
+
+
+def _gnomon_greedy(module: Any, call: Call, num_tokens: int) -> Tensor:
+    ids, cache = call.text(call.read), module.new_cache()
+    memory = memory_keep = None
+    keep = call.keep("source") if call.read == "source" else None
+    if call.read == "target":
+        memory_keep = call.keep("source")
+        memory = module.encode(call.text("source"), memory_keep)
+    made: list[Tensor] = []
+    for _ in range(num_tokens):
+        hidden = module.decode(ids, memory, memory_keep, keep=keep, cache=cache)
+        ids, keep = module.project(hidden[:, -1:]).argmax(-1), None
+        made.append(ids)
+    return torch.cat(made, dim=1)
+
+
+def _gnomon_beams(module: Any, call: Call, num_tokens: int, num_beams: int) -> Tensor:
+    from gnomon.decoding import DecoderScorer, EncoderDecoderScorer, SearchConfig, beam_search
+
+    ids = call.text(call.read)
+    scorer: Any
+    if call.read == "target":
+        scorer = EncoderDecoderScorer(module, call.text("source"), call.keep("source"))
+    else:
+        scorer = DecoderScorer(module, [row[1:].tolist() for row in ids], ids.device)
+    # Ids beyond the vocabulary: nothing is forbidden, nothing ends a text.
+    size = module.config.output_vocab_size()
+    config = SearchConfig(beam=num_beams, length_penalty="none")
+    found = beam_search(
+        scorer, config, pad_id=size - 1, bos_id=int(ids[0, 0]), eos_id=size - 2,
+        max_lengths=[num_tokens] * len(ids),
+    )  # fmt: skip
+    rows = [list(each[0].tokens)[:num_tokens] for each in found]
+    return torch.tensor([row + [size - 1] * (num_tokens - len(row)) for row in rows])
