@@ -82,8 +82,7 @@ def _of_call(record: Record, case: Case, attention: AttentionCall) -> Heads:
         .scatter_(-1, sink_key[..., None, None].expand(*weights.shape[:3], 1), 1.0)
         .bool()
     )
-    rest = weights.masked_fill(at_sink, 0.0)
-    rest = rest / rest.sum(-1, keepdim=True).clamp_min(1e-12)
+    rest = _without(attention, allowed, at_sink)
     largest = weights.max(-1).values
     off_sink = largest != weights.masked_fill(~at_sink, 0.0).max(-1).values
     return Heads(
@@ -124,6 +123,16 @@ def _sink(weights: Tensor, rows: Tensor, real_keys: Tensor) -> Tensor:
     return torch.where(best.values > 0.5, best.indices, first)
 
 
+def _without(attention: AttentionCall, allowed: Tensor, at_sink: Tensor) -> Tensor:
+    """The weights without the sink, however little it leaves to the other keys."""
+    weights = attention.weights
+    assert weights is not None
+    scores = attention.scores
+    if scores is None:
+        scores = weights.float().clamp_min(1e-30).log()
+    return scores.float().masked_fill(~allowed | at_sink, -torch.inf).softmax(-1).nan_to_num(0.0)
+
+
 def _entropy(weights: Tensor) -> Tensor:
     """In nats, `[B, H, T]`."""
     entropy: Tensor = -torch.special.xlogy(weights, weights).sum(-1)
@@ -159,14 +168,17 @@ def _context(attention: AttentionCall, rows: Tensor) -> Tensor:
 
 
 def alike(attention: AttentionCall) -> Tensor | None:
-    """`[H, H]` correlation of the heads' scores q · k, each query's mean taken off; None: unseen.
+    """`[H, H]` correlation of the heads' scores q · k; None: not seen.
 
-    Heads that share a weight matrix stand at 1; 0 for heads whose scores are constant.
+    Each query's and each key's mean is taken off, and with it what biases add: heads with the same
+    weights stand at 1. Heads whose scores are constant stand at 0.
     """
     scores = attention.raw_scores
     if scores is None:
         return None
-    flat = (scores - scores.mean(-1, keepdim=True)).float().transpose(0, 1).flatten(1)
+    scores = scores - scores.mean(-1, keepdim=True)
+    scores = scores - scores.mean(-2, keepdim=True)
+    flat = scores.float().transpose(0, 1).flatten(1)
     size = flat.norm(dim=-1, keepdim=True)
     flat = torch.where(size > 1e-6 * flat.size(1) ** 0.5, flat / size.clamp_min(1e-30), 0.0)
     return flat @ flat.T

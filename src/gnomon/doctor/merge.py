@@ -32,13 +32,17 @@ class Merged:
 
 
 def merged(record: Record, attention: AttentionCall) -> Merged | None:
-    """Find it by its input, which holds the same numbers as the heads' outputs; None: not seen."""
+    """Find it by its input, which holds the same numbers as the heads' outputs; None: not seen.
+
+    Of modules within one another that read the same, it is the innermost.
+    """
     output = attention.output
     if output is None or output.size(2) < 2:
         return None
     output = output.float()
     rows = output.transpose(1, 2).flatten(2)  # [B, T, H·K]
     total, largest = float(output.square().sum()), float(output.abs().max())
+    found: Merged | None = None
     for call in _after(record, attention):
         for tensor in call.given:
             if tensor.numel() != output.numel() or tensor.size(-1) != rows.size(-1):
@@ -53,10 +57,12 @@ def merged(record: Record, attention: AttentionCall) -> Merged | None:
                 expected = order.reshape(given.shape)
                 if _same_rows(given, expected):
                     in_order = bool(torch.allclose(given, expected, rtol=1e-3, atol=1e-4 * largest))
-                    return Merged(call.module, given, expected, True, in_order)
-            if _same_values(given, rows):
-                return Merged(call.module, given, rows.reshape(given.shape), False, False)
-    return None
+                    found = Merged(call.module, given, expected, True, in_order)
+                    break
+            else:
+                if found is None and _same_values(given, rows):
+                    found = Merged(call.module, given, rows.reshape(given.shape), False, False)
+    return found
 
 
 def _after(record: Record, attention: AttentionCall) -> list[ModuleCall]:

@@ -53,6 +53,7 @@ def embedding_rows(case: Case) -> Outcome:
     """
     record = case.seen.record
     assert record is not None
+    owners = {id(p): name.removesuffix(".weight") for name, p in case.module.named_parameters()}
     tables: dict[int, tuple[str, Tensor, set[int]]] = {}
     texts = [case.call.text(name) for name in case.call.streams]
     small = [case.small.text(name) for name in case.small.streams]
@@ -67,7 +68,8 @@ def embedding_rows(case: Case) -> Outcome:
         if is_text and each.table.dim() == 2:
             spare = (each.padding_idx, known_pad_id(case.patient))
             padding = {row for row in spare if row is not None}
-            tables[id(each.table)] = (each.module, each.table.detach(), padding)
+            name = owners.get(id(each.table), each.module)
+            tables[id(each.table)] = (name, each.table.detach(), padding)
     if not tables:
         raise Skip("the text's ids are not looked up in a table as they are given")
     total = 0
@@ -84,8 +86,7 @@ def _of_table(module: str, table: Tensor, padding: set[int], used: set[int]) -> 
     broken = [row for row in (~size.isfinite()).nonzero().flatten().tolist() if row not in padding]
     if broken:
         return failure(
-            f"{len(broken)} rows of the table in {module or 'the module'} are not finite: "
-            f"{_listed(broken)}",
+            f"{len(broken)} rows of {module} are not finite: {_listed(broken)}",
             where=module,
             rows=broken[:20],
         )
@@ -95,7 +96,7 @@ def _of_table(module: str, table: Tensor, padding: set[int], used: set[int]) -> 
         seen = [row for row in zero if row in used]
         judge = failure if seen else warning
         return judge(
-            f"{len(zero)} of {table.size(0)} rows of the table in {module or 'the module'} are "
+            f"{len(zero)} of {table.size(0)} rows of {module} are "
             f"zero: {_listed(zero)}; {len(seen)} of them are used in the batch",
             where=module,
             cause="Rows were filled with zeros and never trained, or set to zero by mistake.",
@@ -112,7 +113,7 @@ def _of_table(module: str, table: Tensor, padding: set[int], used: set[int]) -> 
     together = len({int(inverse[row]) for row in seen}) < len(seen)
     judge = failure if together else warning
     return judge(
-        f"{len(equal)} of {table.size(0)} rows of the table in {module or 'the module'} are equal "
+        f"{len(equal)} of {table.size(0)} rows of {module} are equal "
         f"to another: {_listed(equal)} ({groups} different vectors); {len(seen)} of them are used "
         "in the batch",
         where=module,

@@ -3,7 +3,7 @@
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.lookups import Lookups, lookups, lookups_of_batch
+from gnomon.doctor.lookups import lookups, lookups_of_batch
 
 _FAULTY = """
     import torch
@@ -25,6 +25,7 @@ _FAULTY = """
 """
 _MENDED = _FAULTY.replace("nn.Embedding(16, 16)", "nn.Embedding(20, 16)")
 _LONGEST = 2048  # tokens that are tried
+_SHORT = 5
 
 
 @check(
@@ -62,9 +63,9 @@ def position_range(case: Case) -> Outcome:
     if seen.error is not None:
         raise Skip(f"the model does not run on the batch: {type(seen.error).__name__}")
     longest, said = _longest(case)
-    call, places = case.small.rows([0]), set[str]()
+    places = _places(case)
+    call = case.small.rows([0])
     for stream in call.streams:
-        places |= _places(seen, case.call.length(stream))
         call = call.longer(stream, longest)
     tried = lookups(case, call)
     wrong = tried.wrong
@@ -110,10 +111,15 @@ def _longest(case: Case) -> tuple[int, str]:
     return longest, said
 
 
-def _places(seen: Lookups, length: int) -> set[str]:
-    """Tables of which a text reads as many rows as it has tokens (and one for padding)."""
+def _places(case: Case) -> set[str]:
+    """Tables of which a short text reads as many rows as it has tokens (and one for padding)."""
+    call = case.small.rows([0])
+    for stream in call.streams:
+        call = call.cut(stream, 0, min(_SHORT, call.length(stream)))
+    lengths = {call.length(stream) for stream in call.streams}
+    allowed = lengths | {length + 1 for length in lengths}
     return {
         each.module
-        for each in seen.made
-        if not each.is_text and each.highest - each.lowest + 1 in (length, length + 1)
+        for each in lookups(case, call).made
+        if not each.is_text and each.highest - each.lowest + 1 in allowed
     }

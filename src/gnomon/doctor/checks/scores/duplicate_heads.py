@@ -88,5 +88,8 @@ def _same_values(call: AttentionCall, first: int, second: int) -> bool:
     value = call.value
     if value is None:
         return True
-    a, b = value[:, first].float(), value[:, second].float()
+    a, b = (
+        value[:, head].float() - value[:, head].float().mean(1, keepdim=True)
+        for head in (first, second)
+    )
     return float((a - b).abs().max()) <= 1e-4 * float(a.abs().max().clamp_min(1e-30))
