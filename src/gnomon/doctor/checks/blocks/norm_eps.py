@@ -1,0 +1,77 @@
+"""norm-eps: a norm's eps is small beside the variance, and not 0."""
+
+from typing import Any
+
+import torch
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import check
+from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.norms import norms, shrinkage
+from gnomon.doctor.optimizing import listed
+
+_FAULTY = """
+    import torch
+    from torch import nn
+
+    def patient():
+        torch.manual_seed(0)
+        module = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True, layer_norm_eps=10.0)
+        return {"module": module, "batch": {"src": torch.randn(2, 6, 32)}}
+"""
+_MENDED = _FAULTY.replace("layer_norm_eps=10.0", "layer_norm_eps=1e-5")
+_BROKEN, _SUSPECT = 0.5, 0.85
+
+
+@check(
+    code="norm-eps",
+    title="A norm's eps is small, but not 0",
+    cost="probe",
+    cause="eps is about as large as the variance that it is added to: the output shrinks with the "
+    "input instead of having unit size.",
+    mend="eps = 1e-5 (1e-6 for RMSNorm) at activations of usual size; scale the embedding if it is "
+    "they that are too small.",
+    reference="Ba et al. 2016; PyTorch documentation, nn.LayerNorm",
+    symptoms=("stuck", "nan"),
+    example=_FAULTY,
+    mended=_MENDED,
+)
+def norm_eps(case: Case) -> Outcome:
+    """eps keeps a norm from dividing by 0 and must do nothing else.
+
+    Too large, it switches the norm off; at 0 a constant input (a padded position) gives NaN. Each
+    norm is called with its own input, a thousand times that, and a constant.
+    """
+    found = norms(case)
+    sizes: dict[str, float] = {}
+    infinite = []
+    for norm in found:
+        if (share := shrinkage(norm)) is not None and share == share:
+            sizes[norm.name] = share
+        if norm.module is None or norm.call.kind in ("batch", "group"):
+            continue
+        try:
+            constant = norm(torch.zeros_like(norm.call.input[:1]))
+        except Exception:  # it insists on something else
+            continue
+        if not bool(constant.isfinite().all()):
+            infinite.append(norm.name)
+    if not sizes and not infinite:
+        raise Skip("no normalisation was seen whose eps could be told")
+    if infinite:
+        return failure(
+            f"{len(infinite)} norms give NaN or infinity for a constant input: {listed(infinite)}",
+            where=infinite,
+            cause="eps is 0, or vanishes in the dtype that the norm computes in.",
+            mend="Add eps = 1e-5 to the variance before the root.",
+            count=len(infinite),
+        )
+    worst = min(sizes, key=lambda each: sizes[each])
+    share = sizes[worst]
+    numbers: dict[str, Any] = {"share": share}
+    evidence = f"the output of {worst} has {share:.0%} of the size it would have without eps"
+    if share < _SUSPECT:
+        where = [name for name, each in sizes.items() if each < _SUSPECT]
+        verdict = failure if share < _BROKEN else warning
+        return verdict(evidence, where=where, **numbers)
+    return passed(evidence, **numbers)

@@ -1,0 +1,139 @@
+"""bf16-positions: positions are told apart when the model computes in bf16."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.doctor.call import Call
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import check
+from gnomon.doctor.finding import Outcome, Skip, passed
+from gnomon.doctor.run import run
+from gnomon.doctor.what_if import judged
+
+_FAULTY = """
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(50, 32)
+            self.attention = nn.MultiheadAttention(32, 2, batch_first=True)
+
+        def forward(self, ids):
+            x = self.embed(ids)
+            place = torch.arange(ids.size(1)).to(x.dtype)[:, None]  # 257 is 256 in bf16
+            rate = torch.exp(-torch.arange(0, 32, 2) / 32 * 9.21).to(x.dtype)
+            x = x + torch.cat([(place * rate).sin(), (place * rate).cos()], -1)
+            return self.attention(x, x, x, need_weights=False)[0]
+
+    def patient():
+        torch.manual_seed(0)
+        ids = torch.randint(1, 50, (2, 8))
+        return {"module": Model(), "batch": {"ids": ids}, "precision": "bf16"}
+"""
+_MENDED = (
+    _FAULTY.replace(
+        "torch.arange(ids.size(1)).to(x.dtype)[:, None]  # 257 is 256 in bf16",
+        "torch.arange(ids.size(1)).float()[:, None]",
+    )
+    .replace("9.21).to(x.dtype)", "9.21)")
+    .replace("(place * rate).cos()], -1)", "(place * rate).cos()], -1).to(x.dtype)")
+)
+_LENGTH, _EARLY, _LATE = 400, 100, 300  # bf16 holds every whole number up to 256
+_WORSE, _BAD = 4.0, 0.1
+_MOST = 300_000_000  # parameters of a model that is copied
+
+
+@check(
+    code="bf16-positions",
+    title="Positions survive bf16",
+    cost="probe",
+    cause="Positions or rotary phases are computed in the model's dtype: in bf16 all whole numbers "
+    "above 256 fall together in twos, above 512 in fours.",
+    mend="Compute positions, frequencies, sines and cosines in fp32; convert the result.",
+    reference="transformers #25681, #29285; gpt-neox #1003",
+    symptoms=("long-input", "gibberish"),
+    example=_FAULTY,
+    mended=_MENDED,
+)
+def bf16_positions(case: Case) -> Outcome:
+    """bf16 counts to 256: a phase computed in it is wrong by whole radians further on.
+
+    A copy of the model in bf16 and one in fp32 read a text of 400 tokens. Queries and keys of the
+    first attention may differ by rounding, but not more at late positions than at early ones.
+    """
+    call = _long(case)
+    if sum(p.numel() for p in case.module.parameters()) > _MOST:
+        raise Skip(f"the model has more than {_MOST:,} parameters: too large to copy")
+    wide = _first_keys(copy.deepcopy(case.module).float(), call)
+    low = _first_keys(copy.deepcopy(case.module).bfloat16(), call)
+    error = (low - wide).square().mean((0, 1, 3)) / wide.square().mean()
+    early = float(error[:_EARLY].mean().sqrt())
+    late = float(error[_LATE:].mean().sqrt())
+    evidence = (
+        f"in bf16 keys are off by {early:.1%} of their size before position {_EARLY}, by "
+        f"{late:.1%} behind {_LATE}"
+    )
+    if late > _BAD and late > _WORSE * early:
+        return judged(case, "bf16", evidence, where=_where(case), early=early, late=late)
+    return passed(evidence, early=early, late=late)
+
+
+def _long(case: Case) -> Call:
+    """The first row of `small`, repeated to 400 tokens.
+
+    Raises:
+        Skip: the model cannot read as much, or the input is no plain text of ids.
+    """
+    call, name = case.small, case.small.read
+    text = call.text(name)
+    limits = [case.patient.max_length] if case.patient.max_length else []
+    if limits and limits[0] <= 256:
+        raise Skip(f"texts of at most {limits[0]} tokens: bf16 counts to 256")
+    if text.dim() != 2 or len(call.streams) > 1:
+        raise Skip("the input is not one text of ids that could be made longer")
+    keep = call.keep(name)[0]
+    row = text[0][keep] if bool(keep.any()) else text[0]
+    ids = row.repeat(_LENGTH // len(row) + 1)[None, :_LENGTH]
+    values = {}
+    for entry in call.entries:
+        if entry.role == "ids":
+            values[entry.key] = ids
+        elif entry.role == "keep":
+            values[entry.key] = torch.ones_like(ids).to(call.values[entry.key].dtype)
+        elif entry.role == "ignore":
+            values[entry.key] = torch.zeros_like(ids).to(call.values[entry.key].dtype)
+        else:
+            raise Skip(f"the input {entry.key} cannot be made longer by itself")
+    return Call({**call.values, **values}, call.entries, call.streams)
+
+
+def _first_keys(module: nn.Module, call: Call) -> Tensor:
+    """Queries and keys of the first attention, `[B, H, T, 2K]`.
+
+    Raises:
+        Skip: the model refuses the length or the dtype, or its attention does not show them.
+    """
+    module.eval()
+    try:
+        with torch.no_grad():
+            record = run(module, call, record=True).record
+    except Exception as error:  # a table of fewer positions, no kernel for bf16
+        raise Skip(
+            f"it does not read {_LENGTH} tokens ({type(error).__name__}): bf16 counts to 256"
+        ) from None
+    assert record is not None
+    if not record.attention or record.attention[0].query is None:
+        raise Skip("the first attention does not show its queries and keys")
+    first = record.attention[0]
+    assert first.query is not None and first.key is not None
+    if first.key.size(2) != _LENGTH:
+        raise Skip("the first attention reads another length")
+    return torch.cat((first.query, first.key), -1).double()
+
+
+def _where(case: Case) -> list[str]:
+    return [case.record.attention[0].module]

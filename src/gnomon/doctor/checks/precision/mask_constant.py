@@ -1,0 +1,102 @@
+"""mask-constant: what hides keys exists in half precision."""
+
+import torch
+
+from gnomon.doctor.case import Case
+from gnomon.doctor.check import check
+from gnomon.doctor.finding import Outcome, Skip, passed
+from gnomon.doctor.what_if import HIGHEST_FP16, judged, runs_in
+from gnomon.probe import AttentionCall
+
+_FAULTY = """
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query, self.key, self.value = (nn.Linear(32, 32) for _ in range(3))
+
+        def forward(self, x):
+            scores = self.query(x) @ self.key(x).transpose(-2, -1) / 32**0.5
+            later = torch.ones(x.size(1), x.size(1), dtype=torch.bool).triu(1)
+            return scores.masked_fill(later, -1e9).softmax(-1) @ self.value(x)
+
+    def patient():
+        torch.manual_seed(0)
+        return {"module": Model(), "batch": {"x": torch.randn(2, 6, 32)}, "precision": "fp16"}
+"""
+_MENDED = _FAULTY.replace("-1e9", "torch.finfo(scores.dtype).min")
+_FINFO = tuple(float(torch.finfo(d).min) for d in (torch.float32, torch.float16, torch.bfloat16))
+
+
+@check(
+    code="mask-constant",
+    title="Mask constants exist in half precision",
+    cost="probe",
+    cause="A literal such as -1e9 stands where the dtype's own smallest number should.",
+    mend="Boolean masks (`masked_fill(~keep, torch.finfo(scores.dtype).min)`, or handed to "
+    "scaled_dot_product_attention), combined by logical and before they are applied once.",
+    reference="apex #1052, fairseq #3575; PyTorch documentation, torch.finfo",
+    symptoms=("nan",),
+    example=_FAULTY,
+    mended=_MENDED,
+)
+def mask_constant(case: Case) -> Outcome:
+    """fp16 ends at 65,504: -1e9 is an error there, or -∞, and (1 - keep) · -∞ is NaN.
+
+    Two masks added, each of the smallest finite number, are -∞ in every precision: a row with
+    nothing to attend to becomes NaN. `finfo(dtype).min` and boolean masks follow the dtype.
+    """
+    literal: dict[str, float] = {}
+    added: dict[str, tuple[float, ...]] = {}
+    masked = 0
+    for call in case.record.attention:
+        constants = tuple(c for c in call.mask_constants if c == c)
+        masked += call.keep is not None
+        name = call.module or "(the root)"
+        for constant in constants:
+            if -float("inf") < constant < -HIGHEST_FP16 and not _follows_dtype(constant):
+                literal.setdefault(name, constant)
+        if _two_added(call):
+            added.setdefault(name, constants)
+    if not masked:
+        raise Skip("no attention call hides a key")
+    if added:
+        name, constants = next(iter(added.items()))
+        values = ", ".join(f"{each:.4g}" for each in constants)
+        evidence = f"masks are added to one another in {len(added)} calls: {values} in {name}"
+        if not literal or runs_in(case, "fp16") or runs_in(case, "bf16"):
+            return judged(
+                case, "fp16", evidence, where=list(added), certain=False,
+                cause="Two additive masks are summed, so keys that both hide get twice the "
+                "constant: beyond the dtype's range, -∞.",
+                mend="Combine the masks as booleans by logical and, then apply one constant.",
+                constants=list(constants),
+            )  # fmt: skip
+    if literal:
+        name, constant = next(iter(literal.items()))
+        return judged(
+            case,
+            "fp16",
+            f"{len(literal)} attention calls hide keys with {constant:.4g}, which fp16 does not "
+            f"have; the first is {name}",
+            where=list(literal),
+            constants=sorted(set(literal.values())),
+        )
+    return passed(f"the masks of {masked} attention calls follow the dtype", masked=masked)
+
+
+def _follows_dtype(constant: float) -> bool:
+    return any(abs(constant / each - 1) < 1e-5 for each in _FINFO)
+
+
+def _two_added(call: AttentionCall) -> bool:
+    """A constant and its double (or -∞ beside the smallest finite number) in one additive mask."""
+    constants = [c for c in call.mask_constants if c == c]
+    if call.mask_dtype is None or not call.mask_dtype.is_floating_point:
+        return False
+    finite = [c for c in constants if c > -float("inf")]
+    doubled = any(abs(a / (2 * b) - 1) < 1e-3 for a in finite for b in finite if b < -100)
+    endless = len(finite) < len(constants) and any(_follows_dtype(c) for c in finite)
+    return doubled or endless
