@@ -304,7 +304,7 @@ class Case:
         Raises:
             Skip: the model takes no labels.
         """
-        if any(entry.role == "labels" for entry in call.entries):
+        if "labels" in call.values or any(entry.role == "labels" for entry in call.entries):
             return call
         if (
             self.kind != "huggingface"
@@ -319,9 +319,11 @@ class Case:
             labels = torch.arange(text.size(0), device=text.device) % max(logits.size(1), 1)
             return call.with_values(labels=labels)
         keep = call.keep(call.read)
-        if call.read == "target":  # the model makes its own decoder inputs of the labels
-            call = without(call, call.streams["target"].key)
-        return call.with_values(labels=text.masked_fill(~keep, -100))
+        labels = text.masked_fill(~keep, -100)
+        if call.read == "target":  # a decoder's inputs are its labels, shifted already
+            labels = labels.roll(-1, 1)
+            labels[:, -1] = -100
+        return call.with_values(labels=labels)
 
     def any_loss(self, call: Call) -> Tensor:
         """For gradients: the training loss, else the next token's, else a random projection."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from gnomon.doctor.case import Case
     from gnomon.probe import NormCall
 
+_UNEXPLAINED = 0.2  # of the output's variance, by a gain on each normalised feature
+
 
 @dataclass(frozen=True)
 class Norm:
@@ -67,6 +69,14 @@ def shrinkage(norm: Norm) -> float | None:
     return float(along.median())
 
 
+def effective_eps(norm: Norm, share: float) -> float:
+    """The eps that would shrink the output to this share, were it added to the variance."""
+    x = norm.call.input.detach().double()
+    dims = norm.call.dims
+    size = x.square().mean(dims) if norm.call.kind == "rms" else x.var(dims, correction=0)
+    return float(size.median()) * max(1.0 / max(share, 1e-6) ** 2 - 1.0, 0.0)
+
+
 def _by_formula(norm: Norm) -> float | None:
     x, eps, kind = norm.call.input.detach().double(), norm.call.eps, norm.call.kind
     if eps is None or kind not in ("layer", "rms"):
@@ -81,7 +91,7 @@ def gains(norm: Norm) -> Tensor | None:
 
     None where it cannot be called, or what it does is no gain on normalised features.
     """
-    if norm.module is None or norm.call.kind not in ("layer", "rms"):
+    if norm.module is None or norm.call.kind not in ("layer", "rms", None):
         return None
     size = norm.call.input.shape[-1]
     if norm.call.dims != (norm.call.input.dim() - 1,):
@@ -98,4 +108,6 @@ def gains(norm: Norm) -> Tensor | None:
         x = x - x.mean(-1, keepdim=True)
     x = x / x.square().mean(-1, keepdim=True).sqrt()
     off, out = x - x.mean(0), y - y.mean(0)
-    return (off * out).sum(0) / off.square().sum(0)
+    gain = (off * out).sum(0) / off.square().sum(0)
+    rest = float((out - gain * off).square().mean())
+    return gain if rest <= _UNEXPLAINED * float(out.square().mean()) else None

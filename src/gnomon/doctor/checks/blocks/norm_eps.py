@@ -7,7 +7,7 @@ import torch
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.norms import norms, shrinkage
+from gnomon.doctor.norms import Norm, effective_eps, norms, shrinkage
 from gnomon.doctor.optimizing import listed
 
 _FAULTY = """
@@ -21,6 +21,7 @@ _FAULTY = """
 """
 _MENDED = _FAULTY.replace("layer_norm_eps=10.0", "layer_norm_eps=1e-5")
 _BROKEN, _SUSPECT = 0.5, 0.85
+_LARGE = 1e-3  # a smaller one that matters says that the activations are small, not eps large
 
 
 @check(
@@ -47,7 +48,7 @@ def norm_eps(case: Case) -> Outcome:
     infinite = []
     for norm in found:
         if (share := shrinkage(norm)) is not None and share == share:
-            sizes[norm.name] = share
+            sizes[norm.name] = share if effective_eps(norm, share) > _LARGE else 1.0
         if norm.module is None or norm.call.kind in ("batch", "group"):
             continue
         try:
@@ -72,6 +73,11 @@ def norm_eps(case: Case) -> Outcome:
     evidence = f"the output of {worst} has {share:.0%} of the size it would have without eps"
     if share < _SUSPECT:
         where = [name for name, each in sizes.items() if each < _SUSPECT]
+        evidence += f" (eps is about {_eps(found, worst, share):.2g})"
         verdict = failure if share < _BROKEN else warning
         return verdict(evidence, where=where, **numbers)
     return passed(evidence, **numbers)
+
+
+def _eps(found: list[Norm], name: str, share: float) -> float:
+    return next(effective_eps(norm, share) for norm in found if norm.name == name)

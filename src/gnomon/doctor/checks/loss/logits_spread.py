@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import Outcome, Skip, passed, warning
 
 _FAULTY = """
     import torch
@@ -26,7 +26,7 @@ _FAULTY = """
 _MENDED = _FAULTY.replace(
     "(self.head.weight)  # a standard deviation of 1", "(self.head.weight, std=0.02)"
 )
-_WIDE, _FAR_TOO_WIDE = 2.5, 5.0
+_WIDE = 2.5
 
 
 @check(
@@ -67,8 +67,6 @@ def logits_spread(case: Case) -> Outcome:
             f"The embedding, drawn with a standard deviation of {size:.2g}, is the output "
             "projection as well."
         )
-    if spread > _FAR_TOO_WIDE:
-        return failure(f"{scale}; about 1 or less is usual", cause=cause, spread=spread)
     if spread > _WIDE:
         return warning(f"{scale}; about 1 or less is usual", cause=cause, spread=spread)
     return passed(scale, spread=spread)

@@ -42,8 +42,8 @@ _MENDED = (
     .replace("9.21).to(x.dtype)", "9.21)")
     .replace("(place * rate).cos()], -1)", "(place * rate).cos()], -1).to(x.dtype)")
 )
-_LENGTH, _EARLY, _LATE = 400, 100, 300  # bf16 holds every whole number up to 256
-_WORSE, _BAD = 4.0, 0.1
+_LENGTH, _SHORTEST = 400, 48  # bf16 holds every whole number up to 256, their multiples less far
+_WORSE, _BAD, _BROKEN = 4.0, 0.02, 0.1
 _MOST = 300_000_000  # parameters of a model that is copied
 
 
@@ -62,8 +62,9 @@ _MOST = 300_000_000  # parameters of a model that is copied
 def bf16_positions(case: Case) -> Outcome:
     """bf16 counts to 256: a phase computed in it is wrong by whole radians further on.
 
-    A copy of the model in bf16 and one in fp32 read a text of 400 tokens. Queries and keys of the
-    first attention may differ by rounding, but not more at late positions than at early ones.
+    A copy of the model in bf16 and one in fp32 read a text of up to 400 tokens. Queries and keys
+    of the first attention may differ by rounding, but not more at late positions than at early
+    ones.
     """
     call = _long(case)
     if sum(p.numel() for p in case.module.parameters()) > _MOST:
@@ -71,33 +72,37 @@ def bf16_positions(case: Case) -> Outcome:
     wide = _first_keys(copy.deepcopy(case.module).float(), call)
     low = _first_keys(copy.deepcopy(case.module).bfloat16(), call)
     error = (low - wide).square().mean((0, 1, 3)) / wide.square().mean()
-    early = float(error[:_EARLY].mean().sqrt())
-    late = float(error[_LATE:].mean().sqrt())
+    quarter = len(error) // 4
+    early = float(error[:quarter].mean().sqrt())
+    late = float(error[-quarter:].mean().sqrt())
     evidence = (
-        f"in bf16 keys are off by {early:.1%} of their size before position {_EARLY}, by "
-        f"{late:.1%} behind {_LATE}"
+        f"in bf16 queries and keys are off by {early:.1%} of their size at the first {quarter} "
+        f"positions, by {late:.1%} at the last of {len(error)}"
     )
     if late > _BAD and late > _WORSE * early:
-        return judged(case, "bf16", evidence, where=_where(case), early=early, late=late)
+        return judged(
+            case, "bf16", evidence, where=_where(case), certain=late > _BROKEN, early=early,
+            late=late,
+        )  # fmt: skip
     return passed(evidence, early=early, late=late)
 
 
 def _long(case: Case) -> Call:
-    """The first row of `small`, repeated to 400 tokens.
+    """The first row of `small`, repeated to 400 tokens or as many as the model was trained on.
 
     Raises:
         Skip: the model cannot read as much, or the input is no plain text of ids.
     """
     call, name = case.small, case.small.read
     text = call.text(name)
-    limits = [case.patient.max_length] if case.patient.max_length else []
-    if limits and limits[0] <= 256:
-        raise Skip(f"texts of at most {limits[0]} tokens: bf16 counts to 256")
+    length = min(_LENGTH, case.patient.max_length or _LENGTH)
+    if length < _SHORTEST:
+        raise Skip(f"texts of at most {length} tokens: too short to tell")
     if text.dim() != 2 or len(call.streams) > 1:
         raise Skip("the input is not one text of ids that could be made longer")
     keep = call.keep(name)[0]
     row = text[0][keep] if bool(keep.any()) else text[0]
-    ids = row.repeat(_LENGTH // len(row) + 1)[None, :_LENGTH]
+    ids = row.repeat(length // len(row) + 1)[None, :length]
     values = {}
     for entry in call.entries:
         if entry.role == "ids":
@@ -123,14 +128,14 @@ def _first_keys(module: nn.Module, call: Call) -> Tensor:
             record = run(module, call, record=True).record
     except Exception as error:  # a table of fewer positions, no kernel for bf16
         raise Skip(
-            f"it does not read {_LENGTH} tokens ({type(error).__name__}): bf16 counts to 256"
+            f"it does not read {call.length(call.read)} tokens in bf16 ({type(error).__name__})"
         ) from None
     assert record is not None
     if not record.attention or record.attention[0].query is None:
         raise Skip("the first attention does not show its queries and keys")
     first = record.attention[0]
     assert first.query is not None and first.key is not None
-    if first.key.size(2) != _LENGTH:
+    if first.key.size(2) != call.length(call.read):
         raise Skip("the first attention reads another length")
     return torch.cat((first.query, first.key), -1).double()
 

@@ -117,7 +117,7 @@ def _inputs(case: Case) -> dict[str, Tensor]:
         module = case.module.get_submodule(name)
         handles.append(module.register_forward_pre_hook(keep, with_kwargs=True))
     try:
-        case.run(case.small)
+        case.run(case.small, record=True)  # watched: no fused fast path
     finally:
         for handle in handles:
             handle.remove()
