@@ -56,6 +56,9 @@ def _candidates(patient: Patient) -> Iterator[dict[str, Tensor]]:
     ids = next((name for name in _IDS if name in parameters), None)
     target = next((name for name in _TARGETS if name in parameters), None)
     two = getattr(config_of(patient), "is_encoder_decoder", None)
+    family = patient.family or getattr(config_of(patient), "family", None)
+    if family is not None:
+        two = family == "encoder_decoder"
     if ids is None:
         if not required:
             return
