@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gnomon.doctor.blocks import Block, block_names, blocks
 from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import Skip
-from gnomon.doctor.inputs import call_of, config_of, named
+from gnomon.doctor.inputs import call_of, config_of, named, with_decoder_inputs
 from gnomon.doctor.intent import Intent, infer
 from gnomon.doctor.made_up import make_inputs
 from gnomon.doctor.objective import Objective, read_objective
@@ -123,7 +123,7 @@ class Case:
         patient = _wrapped(self)
         batch = patient.batch
         values = make_inputs(patient) if batch is None else named(self.module, batch)
-        return call_of(patient, values)
+        return call_of(patient, with_decoder_inputs(patient, values))
 
     def worked_up(self, values: Mapping[Key, Any]) -> Call:
         """Other inputs as a call."""

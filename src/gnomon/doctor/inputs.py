@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnomon.doctor.call import Call, Entry, Key, Role, Stream, StreamName
+from gnomon.doctor.call import IGNORED_LABEL, Call, Entry, Key, Role, Stream, StreamName
 from gnomon.doctor.finding import Skip
 from gnomon.doctor.patient import Batch, Patient
 
@@ -36,6 +36,32 @@ def named(module: nn.Module, batch: Batch | Tensor) -> dict[Key, Any]:
     if any(isinstance(key, int) for key in values):  # all by place, or Python would refuse them
         return dict(enumerate(batch))
     return values
+
+
+def with_decoder_inputs(patient: Patient, values: Mapping[Key, Any]) -> dict[Key, Any]:
+    """Hugging Face's encoder-decoders make the decoder's inputs of the labels when they are called;
+    here they are made before, so that checks can change a target without its labels.
+    """
+    module, labels = patient.module, values.get("labels")
+    assert module is not None
+    config = config_of(patient)
+    if (
+        not getattr(config, "is_encoder_decoder", False)
+        or not isinstance(labels, Tensor)
+        or labels.dim() != 2
+        or {"decoder_input_ids", "decoder_inputs_embeds"} & set(values)
+        or "decoder_input_ids" not in inspect.signature(module.forward).parameters
+    ):
+        return dict(values)
+    own = getattr(module, "prepare_decoder_input_ids_from_labels", None)
+    if own is not None:
+        return {**values, "decoder_input_ids": own(labels=labels)}
+    start, pad_id = getattr(config, "decoder_start_token_id", None), known_pad_id(patient)
+    if start is None or pad_id is None:
+        return dict(values)
+    shifted = labels.roll(1, 1)
+    shifted[:, 0] = start
+    return {**values, "decoder_input_ids": shifted.masked_fill(shifted == IGNORED_LABEL, pad_id)}
 
 
 def call_of(patient: Patient, values: Mapping[Key, Any]) -> Call:
