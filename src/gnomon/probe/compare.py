@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.probe.dispatch import DispatchWatch
-from gnomon.probe.observe import observe
+from gnomon.probe.observe import observe, uncompiled
 from gnomon.probe.owners import floats
 from gnomon.probe.quiet import quiet
 from gnomon.probe.record import FusedKernel, Record
@@ -56,7 +56,7 @@ def compare_unobserved(module: nn.Module, run: Callable[[], Any]) -> Difference:
         plain = [tensor.detach().clone() for tensor in floats(run())]
         rewind()
         record = Record()
-        with DispatchWatch(record, lambda: ""):
+        with uncompiled(), DispatchWatch(record, lambda: ""):
             run()
         rewind()
         with observe(module) as observed:

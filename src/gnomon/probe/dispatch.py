@@ -37,7 +37,7 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Compiled code is not observed, so the compiler need not be told to keep out of here.
+        """Compiled code runs plainly here, so the compiler need not be told to keep out.
 
         Telling it would import it, which takes seconds.
         """

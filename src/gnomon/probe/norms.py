@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ NORMS = frozenset(["layer_norm", "rms_norm", "batch_norm", "group_norm", "native
 
 Kind = Literal["layer", "rms", "batch", "group"]
 
-# how near 1 the root mean square of normalised values is, and how near 0 their mean
+# how far normalised values may lie, on average, from what their input says they should be
 _TOLERANCE = 0.02
 
 
@@ -137,16 +138,21 @@ def _what_it_did(
 def _normalised(x: Tensor, y: Tensor, dims: tuple[int, ...]) -> Kind | None:
     """Whether y is x, brought to unit size over `dims`: with the mean taken off, or without."""
     centred = x - x.mean(dims, keepdim=True)
+    count = math.prod(x.shape[axis] for axis in dims)
+    unbiased = math.sqrt(count / (count - 1))  # as `x.std()` divides, and the annotated paper does
+    sources: tuple[tuple[Kind, Tensor, float], ...] = (
+        ("layer", centred, 1.0),
+        ("layer", centred, unbiased),
+        ("rms", x, 1.0),
+    )
     fits: list[tuple[float, Kind]] = []
-    sources: tuple[tuple[Kind, Tensor], ...] = (("layer", centred), ("rms", x))
-    for kind, source in sources:
-        size = source.square().mean(dims, keepdim=True).sqrt()
+    for kind, source, correction in sources:
+        size = source.square().mean(dims, keepdim=True).sqrt() * correction
         # rows too small to be told from eps are not judged
         judged = (size > 0.05).expand_as(y) & torch.isfinite(y)
-        if not bool(judged.any()):
-            continue
-        distance = (y - source / size.clamp_min(1e-12)).abs()[judged].mean()
-        fits.append((float(distance), kind))
+        if bool(judged.any()):
+            distance = (y - source / size.clamp_min(1e-12)).abs()[judged].mean()
+            fits.append((float(distance), kind))
     if not fits:
         return None
     off, kind = min(fits, key=lambda fit: fit[0])

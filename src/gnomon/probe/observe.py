@@ -68,18 +68,18 @@ def observe(
             if not trails[tensor].origins:
                 trails[tensor] = Trail(origins)
 
-    owners = Owners(module, record, keep_outputs=keep_outputs, on_root=enter, on_exit=leave)
+    owners = Owners(module, record, keeper, keep_outputs=keep_outputs, on_root=enter, on_exit=leave)
     watch = FunctionWatch(record, module, owners, dispatch, keeper, trails, keep_graph=keep_graph)
     owners.attach()
     try:
-        with _uncompiled(), dispatch, watch:
+        with uncompiled(), dispatch, watch:
             yield record
     finally:
         owners.detach()
         trails.clear()
 
 
-def _uncompiled() -> contextlib.AbstractContextManager[Any]:
+def uncompiled() -> contextlib.AbstractContextManager[Any]:
     """Compiled functions run as plain Python; nothing to do where none was ever compiled."""
     if "torch._dynamo" not in sys.modules:
         return contextlib.nullcontext()

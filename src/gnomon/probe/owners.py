@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gnomon.probe.kept import Keeper
 from gnomon.probe.quiet import quiet
 from gnomon.probe.record import ModuleCall, Record, Statistics
 
@@ -40,6 +42,7 @@ class Owners:
         self,
         root: nn.Module,
         record: Record,
+        keeper: Keeper,
         *,
         keep_outputs: bool,
         on_root: Callable[[Frame], None],
@@ -47,12 +50,14 @@ class Owners:
     ) -> None:
         self._root = root
         self._record = record
+        self._keeper = keeper
         self._keep_outputs = keep_outputs
         self._on_root = on_root
         self._on_exit = on_exit
         self._stack: list[Frame] = []
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._count = 0
+        self._measured: dict[int, tuple[weakref.ref[Tensor], int, Statistics]] = {}
 
     @property
     def frame(self) -> Frame | None:
@@ -92,16 +97,17 @@ class Owners:
             handle.remove()
         self._handles.clear()
         self._stack.clear()
+        self._measured.clear()
 
     def _enter(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
         def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
             with quiet():
                 tensors = tuple(floats((args, kwargs)))
-                call = ModuleCall(
-                    name, self._count, module.training, tuple(map(Statistics, tensors))
-                )
-                if self._keep_outputs:
-                    call.given = tuple(tensor.detach() for tensor in tensors)
+                measured = tuple(map(self._statistics, tensors))
+            call = ModuleCall(name, self._count, module.training, measured)
+            if self._keep_outputs:
+                with quiet():
+                    call._given = tuple(map(self._keeper.keep, tensors))
             self._count += 1
             self._record.modules.setdefault(name, []).append(call)
             frame = Frame(name, module, call, tensors)
@@ -125,10 +131,22 @@ class Owners:
             return
         with quiet():
             tensors = tuple(floats(output))
-            frame.call.outputs = tuple(map(Statistics, tensors))
+            frame.call.outputs = tuple(map(self._statistics, tensors))
             if self._keep_outputs:
-                frame.call.tensors = tuple(tensor.detach() for tensor in tensors)
+                frame.call._tensors = tuple(map(self._keeper.keep, tensors))
             self._on_exit(frame, output)
+
+    def _statistics(self, tensor: Tensor) -> Statistics:
+        """Measured once for a tensor that passes through several modules unchanged."""
+        if tensor.is_inference():  # it does not tell whether it was overwritten
+            return Statistics(tensor)
+        known = self._measured.get(id(tensor))
+        if known is not None and known[1] == tensor._version:
+            return known[2]
+        measured, key = Statistics(tensor), id(tensor)
+        ref = weakref.ref(tensor, lambda _: self._measured.pop(key, None))
+        self._measured[key] = (ref, tensor._version, measured)
+        return measured
 
 
 def _mask_dtype(module: nn.Module, args: Any, kwargs: Any) -> torch.dtype | None:

@@ -323,7 +323,7 @@ class FunctionWatch(TorchFunctionMode):
             return  # soft-capped scores
         dead = torch.zeros(())
         if result.dim() and result.numel():
-            dead = (result == 0).flatten(0, -2).all(0).float().mean()
+            dead = (result == 0).reshape(-1, result.shape[-1]).all(0).float().mean()
         self._record.activations.append(
             ActivationCall(self._owners.name, call.name, Statistics(result), dead)
         )
