@@ -13,6 +13,7 @@ from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.finding import Skip
 from gnomon.doctor.run import Run
+from gnomon.doctor.stock import on_stock, stock_run
 from gnomon.probe import EmbeddingCall, Record
 
 _OFFSETS = 8  # how far from row 0 the first position is looked for
@@ -97,6 +98,14 @@ def embedded(case: Case, stream: StreamName) -> Embedded:
     where &= call.keep(stream).cpu()
     other = case.observed(call.perturbed(stream, where, seed=5))
     return sum_of(case.seen, other, stream)
+
+
+@remembered
+def stock_embedded(case: Case, stream: StreamName) -> Embedded:
+    """As `embedded`, of the stock model of the same configuration."""
+    where = case.small.keep(stream).cpu()
+    other = on_stock(case, case.small.perturbed(stream, where, seed=5))
+    return sum_of(stock_run(case), other, stream)
 
 
 def sum_of(run: Run, other: Run, stream: StreamName) -> Embedded:

@@ -60,7 +60,8 @@ def merged(record: Record, attention: AttentionCall) -> Merged | None:
                     found = Merged(call.module, given, expected, True, in_order)
                     break
             else:
-                if found is None and _same_values(given, rows):
+                positions = tensor.shape[:2] in (rows.shape[:2], rows.transpose(0, 1).shape[:2])
+                if found is None and positions and _same_values(given, rows):
                     found = Merged(call.module, given, rows.reshape(given.shape), False, False)
     return found
 
@@ -169,6 +170,8 @@ def _cut(record: Record, attention: AttentionCall, tensor: Tensor) -> bool | Non
                             ((order - energy).abs() <= 1e-2 * energy.mean()).all()
                         ):
                             return True
+                    if at.shape not in (energy.shape, energy.T.shape):
+                        continue  # attention in blocks: other rows on purpose
                     exact = abs(float(at.sum()) - total) <= 1e-6 * total
                     if exact or _same_values(part, tensor):
                         crossed = False

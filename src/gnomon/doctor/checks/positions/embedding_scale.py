@@ -5,9 +5,8 @@ from typing import Any
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.embedded import Embedded, embedded, position_rows, sum_of
+from gnomon.doctor.embedded import Embedded, embedded, position_rows, stock_embedded
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.stock import on_stock, stock_run
 
 _FAULTY = """
     import torch
@@ -73,10 +72,7 @@ def embedding_scale(case: Case) -> Outcome:
 def _against_stock(case: Case, stream: StreamName, seen: Embedded) -> Outcome | None:
     """By what the model's own class does; None where that cannot be seen."""
     try:
-        base = stock_run(case)
-        where = case.small.keep(stream).cpu()
-        other = on_stock(case, case.small.perturbed(stream, where, seed=5))
-        design = sum_of(base, other, stream)
+        design = stock_embedded(case, stream)
     except Skip:
         return None
     evidence = (

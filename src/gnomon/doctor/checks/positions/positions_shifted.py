@@ -8,10 +8,16 @@ from torch import nn
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.embedded import Embedded, embedded, position_rows, sinusoid_offset, sum_of
+from gnomon.doctor.embedded import (
+    Embedded,
+    embedded,
+    position_rows,
+    sinusoid_offset,
+    stock_embedded,
+)
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import known_pad_id
-from gnomon.doctor.stock import on_stock, stock, stock_run
+from gnomon.doctor.stock import stock
 
 _FAULTY = """
     import torch
@@ -129,9 +135,7 @@ def _start(module: nn.Module, seen: Embedded) -> Start:
 
 def _designed(case: Case, stream: StreamName) -> float | None:
     try:
-        where = case.small.keep(stream).cpu()
-        other = on_stock(case, case.small.perturbed(stream, where, seed=5))
-        return _start(stock(case), sum_of(stock_run(case), other, stream)).offset
+        return _start(stock(case), stock_embedded(case, stream)).offset
     except Skip:
         return None
 
