@@ -63,4 +63,5 @@ def examine_target(
         announce=announce,
         progress=progress,
         pictures=pictures,
+        symptom=symptom,
     )

@@ -18,6 +18,7 @@ from gnomon.doctor.patient import Batch, Patient
 from gnomon.doctor.pictures import draw_from
 from gnomon.doctor.report import Report
 from gnomon.doctor.restore import untouched
+from gnomon.doctor.walks import codes_of, walk
 from gnomon.errors import DoctorError
 
 # Forward passes on the small call that a check of this cost makes, as measured on average.
@@ -58,7 +59,8 @@ def diagnose(
     Args:
         module: any PyTorch module that holds attention.
         batch: one call's inputs, as its user passes them; made up when there is none.
-        symptom: only the checks that explain it, a key of `gnomon.doctor.SYMPTOMS`.
+        symptom: only the checks that explain it, a key of `gnomon.doctor.SYMPTOMS`; the report
+            then holds the walk through its questions (`report.walk`).
         only, skip: codes of checks to make, or to leave out; a group's name stands for its checks.
         cost: the most expensive class of checks to make: "static", "probe", "step" or "run".
         suppress: codes whose findings are known and accepted, with the reason.
@@ -80,7 +82,13 @@ def diagnose(
     patient = Patient(module=module, batch=batch, **fields)
     chosen = choose(symptom=symptom, only=only, skip=skip, cost=cost)
     return examine(
-        patient, chosen, suppress=suppress, target=target, announce=announce, progress=progress
+        patient,
+        chosen,
+        suppress=suppress,
+        target=target,
+        announce=announce,
+        progress=progress,
+        symptom=symptom,
     )
 
 
@@ -105,6 +113,7 @@ def choose(
         raise DoctorError(
             "this symptom is not known", seen=symptom, mend=f"one of {', '.join(SYMPTOMS)}"
         )
+    asked = codes_of(symptom) if symptom is not None else set()
     if cost not in COSTS:
         raise DoctorError("this cost class is not known", seen=cost, mend=f"one of {COSTS}")
     return tuple(
@@ -113,7 +122,7 @@ def choose(
         if (not only or each.code in only or each.group in only)
         and each.code not in skip
         and each.group not in skip
-        and (symptom is None or symptom in each.symptoms)
+        and (symptom is None or symptom in each.symptoms or each.code in asked)
         and (COSTS.index(each.cost) <= COSTS.index(cost) or each.code in only)
     )
 
@@ -128,10 +137,12 @@ def examine(
     progress: Callable[[Finding], None] | None = None,
     pictures: bool = False,
     seconds: float = math.inf,
+    symptom: str | None = None,
 ) -> Report:
     """Make these checks; see `diagnose`.
 
     Args:
+        symptom: also walk through its questions, see `gnomon.doctor.walks`.
         seconds: after so long the checks that are left are skipped.
         pictures: whether the report holds what its HTML page draws.
     """
@@ -153,8 +164,10 @@ def examine(
                 progress(finding)
         facts = _facts(case)
         drawn = draw_from(case) if pictures else {}
+        with untouched(patient.module):
+            walked = None if symptom is None else walk(symptom, case, findings)
     name = target or (type(patient.module).__name__ if patient.module is not None else "")
-    return Report(name, tuple(findings), facts, time.perf_counter() - start, drawn)
+    return Report(name, tuple(findings), facts, time.perf_counter() - start, drawn, walked)
 
 
 def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnomon.doctor.finding import Finding, Verdict
+from gnomon.doctor.walks.walk import Walk
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Report:
         facts: what was inferred (family, causal …) and how.
         seconds: wall time in all.
         pictures: what the HTML page draws, where it was asked for (see `doctor.pictures`).
+        walk: the questions that a symptom led through.
     """
 
     target: str
@@ -27,6 +29,7 @@ class Report:
     facts: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     pictures: dict[str, Any] = field(default_factory=dict)
+    walk: Walk | None = None
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
@@ -65,4 +68,5 @@ class Report:
             "seconds": self.seconds,
             "findings": [each.as_json() for each in self.findings],
             "pictures": self.pictures,
+            **({} if self.walk is None else {"walk": self.walk.as_json()}),
         }

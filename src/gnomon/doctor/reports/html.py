@@ -10,6 +10,7 @@ from gnomon.doctor.finding import Finding
 from gnomon.doctor.report import Report
 from gnomon.doctor.reports.svg import bars, heat_map, histogram
 from gnomon.doctor.reports.text import WORDS, counts_sentence, facts_sentence, lower, told
+from gnomon.doctor.walks import Walk
 
 _STYLE = """
 :root { color-scheme: light dark; --ground: #fbfaf8; --card: #fff; --text: #1d2126; --dim: #59636e;
@@ -63,6 +64,7 @@ def html_page(report: Report) -> str:
         f"<h1>{escape(report.target or 'An examination')}</h1>",
         f'<p class="dim">{escape(_opening(report))}</p>',
         _counts(report),
+        _walk(report.walk),
         "<h2>What is wrong</h2>" if wrong else "<h2>Nothing wrong was found</h2>",
         *(_card(finding) for finding in wrong),
         *_pictures(report.pictures),
@@ -84,6 +86,20 @@ def html_page(report: Report) -> str:
 def _opening(report: Report) -> str:
     facts = facts_sentence(report.facts)
     return f"gnomon doctor: {counts_sentence(report)}" + (f"; {facts}" if facts else "")
+
+
+def _walk(walk: Walk | None) -> str:
+    if walk is None:
+        return ""
+    steps = "".join(
+        f"<li><strong>{escape(step.question)}</strong><br>{escape(step.answer)}: "
+        f"{escape(step.evidence)}<br><em>{escape(step.decision)}</em></li>"
+        for step in walk.steps
+    )
+    said = walk.lines()
+    ends = next((n for n, line in enumerate(said) if not line.startswith((" ", *"0123456789"))), 0)
+    closing = "<br>".join(escape(line) for line in said[ends:])
+    return f"<h2>Led by the symptom: {escape(walk.symptom)}</h2><ol>{steps}</ol><p>{closing}</p>"
 
 
 def _counts(report: Report) -> str:

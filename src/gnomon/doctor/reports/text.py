@@ -31,7 +31,7 @@ def plan_sentence(plan: Plan) -> str:
     return (
         f"{len(plan.checks)} checks ({classes}), {about}; everything is left as it was"
         if plan.checks
-        else "no check fits what was asked for"
+        else "no check is made: only what can be measured at once"
     )
 
 
@@ -49,6 +49,10 @@ def draw_report(report: Report, console: Console, *, verbose: bool = False) -> N
     Args:
         verbose: also what passed, and why the rest was skipped or is suppressed.
     """
+    if report.walk is not None:
+        for line in report.walk.lines():
+            console.print(Text(excerpt(line)), highlight=False)
+        console.print()
     wrong = [*report.of("fail"), *report.of("warn")]
     for finding in wrong:
         _draw_finding(finding, console)

@@ -65,8 +65,8 @@ def non_finite(case: Case) -> Outcome:
         autopsy = look_into(module, run, before_each=lambda: torch.manual_seed(0))
     if autopsy.first is not None:
         return explain(autopsy)
-    largest = max((each.largest for each in autopsy.scores), default=0.0)
-    return passed(
-        f"everything is finite, forward and backward; scores before softmax reach {largest:.3g}",
-        largest_score=largest,
-    )
+    evidence = "everything is finite, forward and backward"
+    if not autopsy.scores:
+        return passed(evidence)
+    largest = max(each.largest for each in autopsy.scores)
+    return passed(f"{evidence}; scores before softmax reach {largest:.3g}", largest_score=largest)
