@@ -338,14 +338,16 @@ def _gnomon_beams(module: Any, call: Call, num_tokens: int, num_beams: int) -> T
     from gnomon.decoding import DecoderScorer, EncoderDecoderScorer, SearchConfig, beam_search
 
     ids = call.text(call.read)
+    if not bool((ids[:, 0] == ids[0, 0]).all()):
+        raise Skip("the texts begin with different tokens, and a search has one begin token")
     scorer: Any
     if call.read == "target":
         scorer = EncoderDecoderScorer(module, call.text("source"), call.keep("source"))
     else:
         scorer = DecoderScorer(module, [row[1:].tolist() for row in ids], ids.device)
-    # Ids beyond the vocabulary: nothing is forbidden, nothing ends a text.
+    # The search needs an end: it may come after the last token only, so that no text is shorter.
     size = module.config.output_vocab_size()
-    config = SearchConfig(beam=num_beams, length_penalty="none")
+    config = SearchConfig(beam=num_beams, length_penalty="none", min_length=num_tokens)
     found = beam_search(
         scorer, config, pad_id=size - 1, bos_id=int(ids[0, 0]), eos_id=size - 2,
         max_lengths=[num_tokens] * len(ids),

@@ -30,7 +30,7 @@ CHECKS = (
     "future-leak", "look-ahead-off-by-one", "padding-leak", "cross-padding", "mask-heads",
     "empty-row", "batch-leak", "score-scale", "softmax-axis", "vocabulary-range", "initial-loss",
     "label-shift", "padding-in-loss", "decay-on-norms", "parameter-missing", "parameter-twice",
-    "parameter-frozen", "parameter-unused", "adam-eps", "non-finite",
+    "parameter-frozen", "parameter-unused", "adam-eps", "broken-tie", "non-finite",
     "source-ignored",
 )  # fmt: skip
 _SECONDS = 10.0

@@ -14,7 +14,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.finding import Finding
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.reports import html_page, report_text
-from gnomon.doctor.walks import WALKS, Walk
+from gnomon.doctor.walks import WALKS, Walk, codes_of
 from gnomon.doctor.walks.speed import attention_path, batch_size, data_wait, padding_share, threads
 from gnomon.doctor.walks.walk import Station, walk_through
 from gnomon.model import Transformer
@@ -38,6 +38,10 @@ def test_every_symptom_has_a_walk_of_questions() -> None:
     for stations in WALKS.values():
         assert all(each.question.endswith("?") for each in stations)
         assert all(bool(each.codes) != bool(each.measure) for each in stations)
+
+
+def test_walks_ask_checks_that_exist() -> None:
+    assert {code for symptom in WALKS for code in codes_of(symptom)} <= set(all_checks())
 
 
 def test_nan_is_followed_to_the_mask_and_the_mend_proven() -> None:
