@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from gnomon.doctor.patient import Patient
 
 Kind = Literal["gnomon", "huggingface", "hand-written"]
+Weights = Literal["fresh", "trained", "sharp"]
 Role = Literal["encoder", "decoder", "cross"]
 Batch = dict[str, Tensor]
 
@@ -220,11 +221,15 @@ class Host:
             return loss
         return self.predict(module, batch).mean_loss()
 
-    def module(self, seed: int, *, trained: bool = False, folder: Path | None = None) -> nn.Module:
-        """A clean module, freshly drawn or briefly trained (kept in `folder`)."""
+    def module(
+        self, seed: int, weights: Weights = "fresh", folder: Path | None = None
+    ) -> nn.Module:
+        """A clean module: fresh, briefly trained (kept in `folder`), or with sharp opinions."""
         module = self.make(seed)
-        if trained:
+        if weights == "trained":
             training.train_briefly(self, module, seed, folder)
+        elif weights == "sharp":
+            training.sharpen(module)
         return module.eval()
 
     def equip(self, module: nn.Module, seed: int) -> Patient:
@@ -264,10 +269,10 @@ class Host:
         )
 
     def patient(
-        self, seed: int = 0, *, trained: bool = False, folder: Path | None = None
+        self, seed: int = 0, weights: Weights = "fresh", folder: Path | None = None
     ) -> Patient:
         """The clean patient."""
-        return self.equip(self.module(seed, trained=trained, folder=folder), seed)
+        return self.equip(self.module(seed, weights, folder), seed)
 
 
 def part(module: nn.Module, name: str) -> Any:
@@ -292,3 +297,9 @@ def seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build()
+
+
+def norms_of(module: nn.Module, host: Host) -> list[nn.Module]:
+    """The normalisations of all layers that are still where they were."""
+    layers = (*host.anatomy.encoder_layers, *host.anatomy.layers)
+    return [part(module, name) for layer in layers for name in layer.norms]

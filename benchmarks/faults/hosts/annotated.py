@@ -261,8 +261,8 @@ HOST = Host(
         positions=("src_embed.1", "tgt_embed.1"),
     ),
     traits=frozenset(
-        {"causal", "padding", "cross", "tied", "scaled-embedding", "sinusoidal", "layer-norm",
-         "relu", "dropout-modules"}
+        {"causal", "padding", "cross", "tied", "scaled-embedding", "sinusoidal",
+         "adds-positions", "layer-norm", "relu", "dropout-modules"}
     ),
     declared={"family": "encoder_decoder"},
 )  # fmt: skip

@@ -295,8 +295,8 @@ SEQ2SEQ = Host(
         positions=("positions",),
     ),
     traits=frozenset(
-        {"causal", "padding", "cross", "scaled-embedding", "sinusoidal", "layer-norm",
-         "post-norm", "relu", "dropout-modules"}
+        {"causal", "padding", "cross", "scaled-embedding", "sinusoidal", "adds-positions",
+         "layer-norm", "post-norm", "relu", "dropout-modules"}
     ),
     declared={"family": "encoder_decoder"},
 )  # fmt: skip

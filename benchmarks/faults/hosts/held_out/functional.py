@@ -188,7 +188,7 @@ HOST = Host(
         output="unembed",
     ),
     traits=frozenset(
-        {"causal", "padding", "left-padding", "cache", "rope", "zero-row", "gpt-init"}
+        {"causal", "padding", "left-padding", "cache", "rope", "zero-row", "gpt-init", "functions"}
     ),
     declared={"family": "decoder"},
 )

@@ -233,8 +233,8 @@ HOST = Host(
         positions=("embed_positions",),
     ),
     traits=frozenset(
-        {"causal", "padding", "cross", "scaled-embedding", "sinusoidal", "layer-norm", "relu",
-         "dropout-modules"}
+        {"time-first", "causal", "padding", "cross", "scaled-embedding", "sinusoidal",
+         "layer-norm", "relu", "dropout-modules"}
     ),
     declared={"family": "encoder_decoder"},
 )  # fmt: skip

@@ -1,0 +1,19 @@
+"""A block of forty lines stands in another order on one side."""
+
+from __future__ import annotations
+
+from benchmarks.faults.fault import on
+from benchmarks.faults.hosts.bare import BareHost, read, write
+
+from gnomon.doctor.patient import Patient
+
+ITEM = "corpus: misalignment"
+EXPECTED = {"misalignment"}
+HOSTS = on("corpus")
+NOT_ON = "hosts without a corpus"
+
+
+def inject(patient: Patient, host: BareHost) -> Patient:
+    lines = read(patient.corpus["target"])
+    write(patient.corpus["target"], [*lines[:100], *reversed(lines[100:140]), *lines[140:]])
+    return patient

@@ -1,0 +1,27 @@
+"""One head got the mask inverted: it looks at padding and nothing else."""
+
+from __future__ import annotations
+
+import torch
+from benchmarks.faults.fault import on
+from benchmarks.faults.host import Attend, Call, Host
+from benchmarks.faults.seams import attention, for_heads, site_name
+from torch import Tensor, nn
+
+ITEM = "masks: heads attending to padding"
+EXPECTED = {"attends-padding", "mask-heads"}
+HOSTS = on("padding", families={"encoder", "encoder_decoder"})
+NOT_ON = "decoders, where the look-ahead mask hides padding on the right"
+
+
+def where(host: Host, module: nn.Module) -> str:
+    return site_name(host, module, "encoder", 0)
+
+
+def alter(module: nn.Module, host: Host) -> None:
+    def change(call: Call, attend: Attend) -> Tensor:
+        padding = ~call.keep
+        padding = torch.where(padding.any(-1, keepdim=True), padding, call.keep)
+        return attend(call.but(keep=for_heads(call, {2}, padding)))
+
+    attention(module, host, change, "encoder", layer=0)

@@ -1,0 +1,20 @@
+"""Documents packed into one row are separated by their positions alone, not by a mask."""
+
+from __future__ import annotations
+
+from benchmarks.faults.fault import on
+from benchmarks.faults.host import Attend, Call, Host
+from benchmarks.faults.seams import attention, look_ahead
+from torch import Tensor, nn
+
+ITEM = "masks: packed documents seeing each other"
+EXPECTED = {"packed-documents"}
+HOSTS = on("packed")
+NOT_ON = "hosts without packing"
+
+
+def alter(module: nn.Module, host: Host) -> None:
+    def change(call: Call, attend: Attend) -> Tensor:
+        return attend(call.but(keep=look_ahead(call)[None, None]))
+
+    attention(module, host, change)
