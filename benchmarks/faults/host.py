@@ -229,7 +229,7 @@ class Host:
         if weights == "trained":
             training.train_briefly(self, module, seed, folder)
         elif weights == "sharp":
-            training.sharpen(module)
+            training.sharpen(module, with_source=bool(self.target))
         return module.eval()
 
     def equip(self, module: nn.Module, seed: int) -> Patient:

@@ -1,4 +1,4 @@
-"""The combined mask, the dtype's smallest number where hidden, is added by the model and the layer."""
+"""A mask of the dtype's smallest number is added by the model and again by the layer."""
 
 from __future__ import annotations
 
