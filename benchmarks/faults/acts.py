@@ -268,17 +268,19 @@ def reloaded(patient: Patient) -> list[Any]:
 
 
 def stepped(patient: Patient) -> list[Tensor]:
-    """Weights after two steps over two micro-batches of different size."""
+    """How far two steps over two uneven micro-batches move each weight, and the next rate."""
     assert patient.step is not None and isinstance(patient.batch, dict)
     assert patient.module is not None
     parts = [
-        {k: v[:1] for k, v in patient.batch.items()},
-        {k: v[1:] for k, v in patient.batch.items()},
+        {key: value[rows] for key, value in patient.batch.items()}
+        for rows in (slice(0, 1), slice(1, None))
     ]
+    before = [parameter.detach().clone() for parameter in patient.module.parameters()]
     for _ in range(2):
         patient.step(parts)
     rate = [] if patient.optimizer is None else [patient.optimizer.param_groups[0]["lr"]]
-    return [*(p.detach().clone() for p in patient.module.parameters()), torch.tensor(rate)]
+    after = zip(patient.module.parameters(), before, strict=True)
+    return [*(p.detach().double() - b.double() for p, b in after), torch.tensor(rate)]
 
 
 def files(folder: Path) -> list[str]:

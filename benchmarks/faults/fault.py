@@ -91,11 +91,13 @@ def on(
     without: Collection[str] = (),
     names: Collection[str] = (),
     has: Collection[str] = (),
+    but: Collection[str] = (),
 ) -> Callable[[AnyHost], bool]:
     """Hosts with all `traits`, of one of `families`, without any of `without`.
 
     Args:
         names: only these hosts.
+        but: not these hosts.
         has: fields of the host that must not be empty (decoding, rotate …).
     """
 
@@ -107,6 +109,7 @@ def on(
             and (not families or host.family in families)
             and not host.traits & set(without)
             and (not names or host.name in names)
+            and host.name not in but
             and all(getattr(host, field, None) for field in has)
             and ("packed" not in host.traits or "packed" in traits)
         )

@@ -191,6 +191,7 @@ class Host:
         decoding: how it decodes with its cache (causal hosts only).
         held_out: kept for the figure on hosts that checks were not developed on.
         declared: fields of `Patient` that a user of such a model would fill in.
+        sharp: widths of sharp weights (tables, matrices, those of cross-attention).
         module_loss: whether `module(**batch).loss` is the training loss.
     """
 
@@ -212,6 +213,7 @@ class Host:
     decoding: Decoding | None = None
     held_out: bool = False
     declared: Mapping[str, Any] = field(default_factory=dict)
+    sharp: tuple[float, float, float] = (0.1, 3.0, 3.0)
     module_loss: bool = False
 
     def loss(self, module: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
@@ -229,7 +231,9 @@ class Host:
         if weights == "trained":
             training.train_briefly(self, module, seed, folder)
         elif weights == "sharp":
-            training.sharpen(module, with_source=bool(self.target))
+            table, matrix, cross = self.sharp
+            names = [site.name for site in self.sites(module) if site.role == "cross"]
+            training.sharpen(module, table, matrix, cross, names)
         return module.eval()
 
     def equip(self, module: nn.Module, seed: int) -> Patient:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -217,14 +218,15 @@ def _each(jobs: int, work: Any, tasks: list[Any]) -> Iterator[Any]:
 
 
 def choose_hosts(fault: Any, available: dict[str, Any], every: bool) -> list[str]:
-    """The hosts of a fault: all that it applies to, or the first and last of each kind."""
+    """The hosts of a fault: all that it applies to, or one of each kind, another for each fault."""
     fitting = [host for host in available.values() if fault.applies(host)]
     if every:
         return [host.name for host in fitting]
     by_kind = defaultdict(list)
     for host in fitting:
         by_kind[host.kind].append(host.name)
-    return [name for group in by_kind.values() for name in dict.fromkeys((group[0], group[-1]))]
+    turn = zlib.crc32(fault.name.encode())
+    return [group[turn % len(group)] for group in by_kind.values()]
 
 
 def main() -> int:

@@ -248,6 +248,7 @@ HOST = Host(
     predict=predict,
     source="src",
     target="tgt",
+    sharp=(0.5, 2.0, 2.0),
     mask="src_mask",
     residual=residual_before_norm(
         "decoder.layers.{}.sublayer.2.norm", "decoder.layers.{}.feed_forward"

@@ -236,6 +236,7 @@ TRANSLATOR = Host(
     predict=predict_translation,
     residual=residual,
     target="target",
+    sharp=(0.5, 4.0, 4.0),
     decoding=TranslationDecoding(),
     anatomy=Anatomy(
         layers=_layers(

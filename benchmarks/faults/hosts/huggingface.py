@@ -534,7 +534,7 @@ def _bart(name: str, implementation: str, model: str, config: str, **choices: An
     )
     decoder_norms = "self_attn_layer_norm encoder_attn_layer_norm final_layer_norm"
     traits = {"causal", "padding", "cross", "cache", "tied", "layer-norm", "post-norm", "config",
-              "scaled-embedding", "dropout-modules"}  # fmt: skip
+              "scaled-embedding"}  # fmt: skip
     return Host(
         name=f"hf-{name}-{implementation}",
         kind="huggingface",
@@ -546,6 +546,7 @@ def _bart(name: str, implementation: str, model: str, config: str, **choices: An
         predict=predict_in_place,
         source="input_ids",
         target="decoder_input_ids",
+        sharp=(1.5, 2.0, 0.3) if name == "marian" else (0.5, 2.0, 2.0),
         mask="attention_mask",
         decoding=PairDecoding(),
         anatomy=Anatomy(
@@ -599,6 +600,7 @@ def _t5(implementation: str) -> Host:
         predict=predict_in_place,
         source="input_ids",
         target="decoder_input_ids",
+        sharp=(0.5, 2.0, 2.0),
         mask="attention_mask",
         decoding=PairDecoding(),
         anatomy=Anatomy(

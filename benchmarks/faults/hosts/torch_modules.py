@@ -145,9 +145,9 @@ class DecoderBlock(nn.Module):
         self.ff = nn.Sequential(nn.Linear(WIDTH, FF), nn.ReLU(), nn.Linear(FF, WIDTH))
         self.dropout = nn.Dropout(DROPOUT)
 
-    def forward(self, x: Tensor, hidden: Tensor, padding: Tensor) -> Tensor:
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
         h = self.norm1(x)
-        h, _ = self.attn(h, h, h, attn_mask=hidden, key_padding_mask=padding, need_weights=False)
+        h, _ = self.attn(h, h, h, attn_mask=hidden, need_weights=False)
         x = x + self.dropout(h)
         return x + self.dropout(self.ff(self.norm2(x)))
 
@@ -168,13 +168,11 @@ class LanguageModel(nn.Module):
         # Left padding does not count as a position.
         places = (real.cumsum(1) - 1).clamp(min=0)
         x = self.tokens(ids) + self.places(places)
-        hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
-        # A row must have something to see, be it padding: PyTorch gives NaN otherwise.
-        first = torch.zeros_like(real)
-        first[:, 0] = True
-        padding = ~(real | (first & ~real[:, :1]))
+        # Every token sees itself, be it padding: PyTorch gives NaN to rows that see nothing.
+        seen = (torch.ones(T, T, dtype=torch.bool).tril() & real.unsqueeze(1)) | torch.eye(T).bool()
+        hidden = (~seen).repeat_interleave(NUM_HEADS, dim=0)  # [B * H, T, T]
         for block in self.blocks:
-            x = block(x, hidden, padding)
+            x = block(x, hidden)
         return self.head(self.norm(x))
 
 
@@ -286,6 +284,7 @@ SEQ2SEQ = Host(
     predict=predict_pair,
     source="src",
     target="tgt",
+    sharp=(1.5, 2.0, 2.0),
     decoding=Seq2SeqDecoding(),
     anatomy=Anatomy(
         layers=tuple(_torch_layer("decoder", number, 3) for number in range(NUM_LAYERS)),

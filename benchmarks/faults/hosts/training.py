@@ -108,19 +108,23 @@ def train_briefly(
 
 
 @torch.no_grad()
-def sharpen(module: nn.Module, *, with_source: bool) -> None:
+def sharpen(
+    module: nn.Module, table: float, matrix: float, cross: float, cross_names: Sequence[str]
+) -> None:
     """Wider matrices: what comes next depends on all that was read.
 
     Models that are fresh or briefly trained say the same token whatever they see, so that a fault
     of decoding would change nothing. A longer training would do the same at a hundred times the
-    cost. Factors were chosen by the variety of what the clean hosts decode.
+    cost. The widths were chosen by the variety of what the clean hosts decode.
 
     Args:
-        with_source: whether there is cross-attention, which else drowns all that differs by step.
+        table: of token tables, in units of 1 / sqrt(D); a tied one that is too wide echoes.
+        matrix: of all other matrices, in units of 1 / sqrt(width of the input).
+        cross: of those in cross-attention, which else drowns all that differs by step.
+        cross_names: dotted names of the modules of cross-attention.
     """
-    table, matrix = (0.5, 2.0) if with_source else (0.1, 3.0)
-    for parameter in module.parameters():
+    for name, parameter in module.named_parameters():
         if parameter.dim() >= 2 and float(parameter.std()) > 0:
-            # A tied table must not outshout the layers, or each token is followed by itself.
-            factor = table if parameter.shape[0] == VOCAB_SIZE else matrix
-            parameter *= factor * parameter.shape[-1] ** -0.5 / parameter.std()
+            in_cross = any(name.startswith(f"{stem}.") for stem in cross_names)
+            width = table if parameter.shape[0] == VOCAB_SIZE else cross if in_cross else matrix
+            parameter *= width * parameter.shape[-1] ** -0.5 / parameter.std()

@@ -11,6 +11,7 @@ ITEM = "conformance"
 EXPECTED = {"conformance"}
 HOSTS = on("config", without={"relu", "packed"})
 NOT_ON = "hosts without a configuration, or whose activation is a ReLU"
+WEIGHTS = "trained"
 
 
 def alter(module: nn.Module, host: Host) -> None:

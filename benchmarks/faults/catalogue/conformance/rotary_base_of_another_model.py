@@ -11,6 +11,7 @@ ITEM = "conformance"
 EXPECTED = {"conformance"}
 HOSTS = on("config", "rope")
 NOT_ON = "hosts without rotary positions or without a configuration"
+WEIGHTS = "trained"
 
 
 def alter(module: nn.Module, host: Host) -> None:

@@ -11,6 +11,7 @@ ITEM = "conformance"
 EXPECTED = {"conformance"}
 HOSTS = on("config", without={"packed"})
 NOT_ON = "hosts without a configuration"
+WEIGHTS = "trained"
 
 
 def where(host: Host, module: nn.Module) -> str:

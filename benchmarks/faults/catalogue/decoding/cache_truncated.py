@@ -1,4 +1,4 @@
-"""Only the last eight entries of the cache are attended to."""
+"""Only the last four entries of the cache are attended to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def alter(module: nn.Module, host: Host) -> None:
     def change(call: Call, attend: Attend) -> Tensor:
         T, S = call.query.shape[2], call.key.shape[2]
         if T < S:
-            recent = torch.arange(S) >= S - 8
+            recent = torch.arange(S) >= S - 4
             call = call.but(keep=call.keep & recent)
         return attend(call)
 

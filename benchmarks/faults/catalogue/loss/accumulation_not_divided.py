@@ -1,12 +1,14 @@
-"""The losses of micro-batches are added up and not divided by their number."""
+"""With SGD, the losses of micro-batches are added up and not divided by their number."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import torch
 from benchmarks.faults.fault import on
 from benchmarks.faults.host import Host
+from benchmarks.faults.hosts.training import make_schedule
 
 from gnomon.doctor.patient import Patient
 
@@ -16,7 +18,9 @@ HOSTS = on(without={"packed"})
 
 
 def inject(patient: Patient, host: Host) -> Patient:
-    module, optimizer, schedule = patient.module, patient.optimizer, patient.schedule
+    module = patient.module
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    schedule = make_schedule(optimizer)
 
     def step(batches: Any) -> None:
         optimizer.zero_grad()
@@ -25,4 +29,4 @@ def inject(patient: Patient, host: Host) -> Patient:
         optimizer.step()
         schedule.step()
 
-    return replace(patient, step=step, clip_norm=None)
+    return replace(patient, optimizer=optimizer, schedule=schedule, step=step, clip_norm=None)

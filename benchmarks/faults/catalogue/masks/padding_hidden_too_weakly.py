@@ -12,6 +12,7 @@ ITEM = "masks: padding leak; heads attending to padding"
 EXPECTED = {"padding-leak", "attends-padding"}
 HOSTS = on("padding", families={"encoder", "encoder_decoder"})
 NOT_ON = "decoders, where the look-ahead mask hides padding on the right"
+WEIGHTS = "trained"
 
 
 def alter(module: nn.Module, host: Host) -> None:

@@ -20,9 +20,10 @@ class Norm(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.g = nn.Parameter(torch.ones(D))
+        self.eps = 1e-6
 
     def forward(self, x: Tensor) -> Tensor:
-        return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * self.g
+        return x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt() * self.g
 
 
 class Bias(nn.Module):
@@ -194,6 +195,7 @@ HOST = Host(
     predict=predict,
     source="source",
     target="target",
+    sharp=(0.5, 2.0, 2.0),
     residual=residual_before_norm("decoder.{}.norm_f", "decoder.{}.wo"),
     decoding=Decoding(),
     held_out=True,

@@ -211,6 +211,7 @@ HOST = Host(
     predict=predict,
     source="src_tokens",
     target="prev_output_tokens",
+    sharp=(0.5, 2.0, 2.0),
     residual=residual_before_norm("decoder.{}.final_layer_norm", "decoder.{}.fc2"),
     decoding=Decoding(),
     held_out=True,
