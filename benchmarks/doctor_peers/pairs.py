@@ -63,9 +63,9 @@ def from_catalogue(cache: Path, names: list[str], wanted: tuple[str, ...]) -> It
     if importlib.util.find_spec("benchmarks.faults.fault") is None:
         return
     from benchmarks.faults.fault import catalogue, seed_fault
-    from benchmarks.faults.hosts import development, held_out
+    from benchmarks.faults.hosts import development, held_out_hosts
 
-    hosts = development() | held_out()
+    hosts = development() | held_out_hosts()
     for fault in catalogue():
         for host in hosts.values():
             if not fault.name.startswith(wanted) or (names and host.name not in names):
@@ -79,7 +79,7 @@ def from_catalogue(cache: Path, names: list[str], wanted: tuple[str, ...]) -> It
             yield Pair(
                 fault.name,
                 fault.group,
-                f"{host.name}{'/trained' if fault.trained else ''}",
+                f"{host.name}{'' if fault.weights == 'fresh' else f'/{fault.weights}'}",
                 host.family == "decoder",
                 lambda twins=twins: twins().clean,  # type: ignore[misc]
                 lambda twins=twins: twins().faulty,  # type: ignore[misc]

@@ -70,7 +70,7 @@ def hosts(held_out: bool) -> dict[str, Any]:
     from benchmarks.faults.hosts import bare
 
     if held_out:
-        return dict(rooms.held_out())
+        return dict(rooms.held_out_hosts())
     return {**rooms.development(), bare.CORPUS.name: bare.CORPUS, bare.RECIPE.name: bare.RECIPE}
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from benchmarks.faults.acts import Facts, differences
 from benchmarks.faults.fault import AnyHost, Fault, catalogue, seed_fault
-from benchmarks.faults.hosts import bare, development, held_out
+from benchmarks.faults.hosts import bare, development, held_out_hosts
 from benchmarks.faults.run import choose_hosts
 
 HOSTS: dict[str, AnyHost] = {
     **development(),
-    **held_out(),
+    **held_out_hosts(),
     bare.CORPUS.name: bare.CORPUS,
     bare.RECIPE.name: bare.RECIPE,
 }

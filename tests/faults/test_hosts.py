@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from benchmarks.faults.host import Attend, Call, Host, part
-from benchmarks.faults.hosts import development, held_out
+from benchmarks.faults.hosts import development, held_out_hosts
 from torch import Tensor
 
-HOSTS = {**development(), **held_out()}
+HOSTS = {**development(), **held_out_hosts()}
 
 
 @pytest.fixture(params=HOSTS, scope="module")

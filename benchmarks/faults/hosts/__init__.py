@@ -1,6 +1,6 @@
 """The hosts: clean models of several makers and styles.
 
-`HOSTS` may be used while checks are developed; `held_out()` is kept for judging them.
+`HOSTS` may be used while checks are developed; `held_out_hosts()` is kept for judging them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def development() -> dict[str, Host]:
     return {host.name: host for host in found}
 
 
-def held_out() -> dict[str, Host]:
+def held_out_hosts() -> dict[str, Host]:
     """Hosts that no check was developed on."""
     from benchmarks.faults.hosts.held_out import HOSTS
 
