@@ -36,7 +36,7 @@ def test_both_backends_show_the_same(name: str) -> None:
     config = CONFIGS[name]
     plain, fused = seen(config, "reference"), seen(config, "sdpa")
     assert [c.module for c in plain.attention] == [c.module for c in fused.attention]
-    assert plain.attention
+    assert plain.attention and not plain.notes and not fused.notes
     assert {c.path for c in plain.attention} == {"softmax"}
     assert {c.path for c in fused.attention} == {"sdpa"}
     for one, other in zip(plain.attention, fused.attention, strict=True):

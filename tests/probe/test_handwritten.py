@@ -31,6 +31,7 @@ def test_all_habits_show_the_same(style: type[Base]) -> None:
         expected = reference(module, x, keep)
         with observe(module) as record:
             module(x, keep)
+    assert not record.notes
     (call,) = record.attention
     assert not record.softmaxes
     assert call.module == ""
@@ -85,6 +86,7 @@ def test_bias_and_mask_in_one_tensor_come_apart() -> None:
     module, x, keep = setting(PairwiseBias)
     with observe(module) as record:
         module(x, keep)
+    assert not record.notes
     (call,) = record.attention
     assert torch.equal(call.keep, keep)
     table = module.table.detach()[None, :, :T, :T]
@@ -116,6 +118,7 @@ def only_call(attend, *, train: bool = False):
     x = torch.randn(B, T, D)
     with observe(module) as record:
         module(x)
+    assert not record.notes
     (call,) = record.attention
     return call, record
 
@@ -435,6 +438,7 @@ def test_one_head_without_batch() -> None:
     module = Plain()
     with observe(module) as record:
         module(x)
+    assert not record.notes
     (call,) = record.attention
     assert call.weights.shape == (1, 1, T, T)
     assert call.query.shape == (1, 1, T, D)
@@ -446,6 +450,7 @@ def test_live_weights_carry_gradients() -> None:
     module = Attend(lambda q, k, v: (q @ k.mT / 2).softmax(-1) @ v)
     with observe(module, keep_graph=True) as record:
         loss = module(torch.randn(B, T, D)).sum()
+    assert not record.notes
     (call,) = record.attention
     (gradient,) = torch.autograd.grad(loss, call.weights_tensor)
     torch.testing.assert_close(gradient, call.value.sum(-1)[:, :, None].expand(B, H, T, T))

@@ -36,6 +36,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[Kind, str, Record, tuple[Tenso
 
 def test_every_call_is_seen_with_the_model_s_own_weights(seen) -> None:
     kind, _, record, reported = seen
+    assert not record.notes
     assert len(record.attention) == kind.num_calls == len(reported)
     for call, weights in zip(record.attention, reported, strict=True):
         assert call.weights is not None

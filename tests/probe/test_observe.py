@@ -265,6 +265,35 @@ def test_a_scripted_module_is_noted() -> None:
     assert any("inner" in note for note in record.notes)
 
 
+def test_what_cannot_be_followed_is_noted_and_does_not_stop_the_model() -> None:
+    class Ragged(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            rows = torch.nested.nested_tensor([x[0, :2], x[1]], layout=torch.jagged)
+            return torch.softmax((rows * 2).values(), -1)
+
+    x = torch.randn(B, T, D)
+    module = Ragged()
+    expected = module(x)
+    with observe(module) as record:
+        output = module(x)
+    assert torch.equal(output, expected)
+    assert isinstance(record.notes, list)
+
+
+def test_an_error_in_the_bookkeeping_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gnomon.probe.recognise import Recogniser
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(Recogniser, "softmax", broken)
+    module, x = module_and_input()
+    with observe(module) as record:
+        output = module(x, KEEP)
+    torch.testing.assert_close(output, module(x, KEEP))
+    assert record.notes == ["softmax in '' was not followed: no such thing"]
+
+
 def test_fused_kernel_and_owner() -> None:
     module = Fused().eval()
     with torch.no_grad(), observe(module) as record:

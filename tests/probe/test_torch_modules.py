@@ -40,6 +40,7 @@ def test_multihead_attention(need_weights: bool, batch_first: bool, masked: str 
     with observe(module) as record:
         output, _ = module(given, given, given, need_weights=need_weights, **masks)
     _, weights = module(given, given, given, average_attn_weights=False, **masks)
+    assert not record.notes
     (call,) = record.attention
     assert (call.path, call.module) == ("mha", "")
     assert call.scale == pytest.approx((D // H) ** -0.5)

@@ -80,7 +80,7 @@ class Owners:
         """Hook every submodule; a shared one goes by its first name."""
         for name, module in self._root.named_modules():
             if isinstance(module, torch.jit.ScriptModule):
-                self._record.notes.append(
+                self._record.note(
                     f"{name or 'the module'} is TorchScript: nothing inside it can be observed"
                 )
                 continue

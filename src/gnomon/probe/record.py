@@ -234,5 +234,10 @@ class Record:
     modules: dict[str, list[ModuleCall]] = field(default_factory=dict)
     random_ops: list[RandomOp] = field(default_factory=list)
     fused: list[FusedKernel] = field(default_factory=list)
-    # what could not be observed, in sentences
+    # what could not be observed, in sentences, each once
     notes: list[str] = field(default_factory=list)
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence to the notes."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)

@@ -85,7 +85,11 @@ class FunctionWatch(TorchFunctionMode):
             self._dispatch.last_kernel = None
         result = func(*args, **kwargs)
         with quiet():
-            self._note(call, before, result)
+            try:
+                self._note(call, before, result)
+            except Exception as error:
+                # A tensor of a kind that was not foreseen must not end the user's computation.
+                self._record.note(f"{call.name} in {self._owners.name!r} was not followed: {error}")
         return result
 
     def _note(self, call: Call, before: list[Trail], result: Any) -> None:
