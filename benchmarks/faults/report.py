@@ -10,16 +10,18 @@ if TYPE_CHECKING:
     from benchmarks.faults.run import Clean, Result
 
 
-def table(results: Iterable[Result]) -> str:
+def table(results: Iterable[Result], *, guard_only: bool = False) -> str:
     """One line for each fault and host."""
-    return "\n".join(_line(result) for result in results)
+    return "\n".join(_line(result, guard_only) for result in results)
 
 
-def _line(result: Result) -> str:
+def _line(result: Result, guard_only: bool) -> str:
     if result.error:
         said = f"ERROR {result.error}"
     elif not result.acts:
         said = "NO-OP"
+    elif guard_only:
+        said = f"acts: {result.acts}"
     elif not result.verdict:
         said = "missed" + (f" (skipped: {'; '.join(result.skipped)})" if result.skipped else "")
     else:

@@ -260,7 +260,7 @@ def main() -> int:
     results: list[Result] = []
     for group in _each(options.jobs, _work, tasks):
         results += group
-        print(table(group), flush=True)
+        print(table(group, guard_only=options.guard), flush=True)
     clean: list[Clean] = []
     if not (options.guard or options.no_clean):
         for group in _each(
