@@ -117,7 +117,7 @@ class Runner:
             try:
                 twins = seed_fault(fault, host, self.seed, CACHE, Path(folder) / "guard")
                 # Corpora lie in a new folder each time.
-                key = (host.name, fault.weights) if host.family else twins
+                key = (host.name, fault.weights if host.family else fault.name)
                 if key not in self._facts:
                     self._facts[key] = Facts(twins.clean, host)
                 found = differences(self._facts[key], Facts(twins.faulty, host))
