@@ -69,6 +69,21 @@ def shrinkage(norm: Norm) -> float | None:
     return float(along.median())
 
 
+def amplified(norm: Norm, size: float) -> float | None:
+    """The share of its usual size that the output has for an input of this root mean square."""
+    x = norm.call.input.detach()
+    if norm.module is None or norm.call.kind not in ("layer", "rms", None):
+        return None
+    off = x - x.mean(-1, keepdim=True)
+    scale = size / max(float(off.float().square().mean().sqrt()), 1e-30)
+    try:
+        zero, small, usual = (norm(k * off).double() for k in (0, scale, 1000))
+    except Exception:  # it insists on something else
+        return None
+    zero = torch.where(zero.isfinite(), zero, 0.0)
+    return float((small - zero).norm() / (usual - zero).norm().clamp_min(1e-30))
+
+
 def effective_eps(norm: Norm, share: float) -> float:
     """The eps that would shrink the output to this share, were it added to the variance."""
     x = norm.call.input.detach().double()

@@ -44,7 +44,9 @@ class Stepped:
 def steps(case: Case, sequences: Mapping[str, Sequence[Call]]) -> dict[str, Stepped]:
     """Call `patient.step` on each sequence of micro-batches, one after another.
 
-    Weights do not move and dropout is off, so what differs between two steps is the batches.
+    Before the one called "again" the gradients that the last step left are overwritten: a step that
+    clears them first does not see it. Weights do not move and dropout is off, so what differs
+    between two steps is the batches.
 
     Raises:
         Skip: there is no step or optimizer, or the step never reaches the optimizer.
@@ -61,8 +63,11 @@ def steps(case: Case, sequences: Mapping[str, Sequence[Call]]) -> dict[str, Step
     ):
         warnings.simplefilter("ignore")
         for name, calls in sequences.items():
-            if name != "again":  # the one that is to meet the gradients left by the last
-                for parameter in case.module.parameters():
+            for parameter in case.module.parameters():
+                # "again" meets what the last step left, if it left anything, made unmistakable.
+                if name == "again" and parameter.grad is not None:
+                    _overwrite(parameter.grad)
+                else:
                     parameter.grad = None
             before = getattr(schedule, "last_epoch", None)
             with _listening(optimizer, case.module) as heard, torch.enable_grad():
@@ -130,6 +135,16 @@ def _listening(
             del optimizer.step
         else:
             optimizer.step = own  # type: ignore[method-assign]
+
+
+def _overwrite(gradient: Tensor) -> None:
+    """Noise in place of a gradient, unless it was set to zero already."""
+    values = gradient.detach().to_dense()
+    size = float(values.float().square().mean().sqrt())
+    if size > 0 and not gradient.is_sparse:
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(gradient.shape, generator=generator)
+        gradient.copy_((3 * size * noise).to(gradient))
 
 
 def _some_of(gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:

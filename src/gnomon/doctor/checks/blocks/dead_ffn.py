@@ -55,6 +55,7 @@ def dead_ffn(case: Case) -> Outcome:
     numbers: dict[str, Any] = {"dead": shares}
     evidence = f"{share:.0%} of the units that {worst} reads are zero for every token"
     dead = [name for name, each in shares.items() if each >= _MOST]
+    dead = [name for each in dead for name in (*_writers(case, each), each)]
     if dead:
         verdict = failure if case.is_fresh is not False or share > 0.99 else warning
         return verdict(evidence, where=dead, **numbers)
@@ -91,6 +92,26 @@ def _hidden(case: Case) -> Iterator[tuple[str, Tensor]]:
             handle.remove()
     for name, units in seen.items():
         yield name, units.reshape(-1, units.size(-1))
+
+
+def _writers(case: Case, reader: str) -> list[str]:
+    """The projections of the same layer whose outputs became what `reader` reads."""
+    record = case.seen.record
+    assert record is not None
+    calls, modules = record.modules, dict(case.module.named_modules())
+    if not calls.get(reader):
+        return []
+    here, size = calls[reader][0].order, calls[reader][0].inputs[0].shape[-1]
+    block = next(b for b in case.block_names if reader.startswith(f"{b}." if b else ""))
+    before = [
+        (each[0].order, name)
+        for name, each in calls.items()
+        if name.startswith(f"{block}." if block else "") and each and each[0].order < here
+        and each[0].outputs and each[0].outputs[0].shape[-1] == size
+        and isinstance(getattr(modules[name], "weight", None), Tensor)
+        and each[0].inputs and each[0].inputs[0].shape[-1] != size
+    ]  # fmt: skip
+    return [name for _, name in sorted(before)[-2:]]
 
 
 def _reads_more(module: nn.Module, weight: Tensor) -> bool:

@@ -7,7 +7,7 @@ import torch
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.norms import Norm, effective_eps, norms, shrinkage
+from gnomon.doctor.norms import Norm, amplified, effective_eps, norms, shrinkage
 from gnomon.doctor.optimizing import listed
 
 _FAULTY = """
@@ -21,6 +21,7 @@ _FAULTY = """
 """
 _MENDED = _FAULTY.replace("layer_norm_eps=10.0", "layer_norm_eps=1e-5")
 _BROKEN, _SUSPECT = 0.5, 0.85
+_NOISE = 1e-8  # rounding errors of activations of usual size
 _LARGE = 1e-3  # a smaller one that matters says that the activations are small, not eps large
 
 
@@ -66,6 +67,18 @@ def norm_eps(case: Case) -> Outcome:
             cause="eps is 0, or vanishes in the dtype that the norm computes in.",
             mend="Add eps = 1e-5 to the variance before the root.",
             count=len(infinite),
+        )
+    noisy = [
+        norm.name for norm in found if norm.name in sizes and (amplified(norm, _NOISE) or 0.0) > 0.5
+    ]
+    if noisy:
+        return warning(
+            f"{len(noisy)} norms bring an input of {_NOISE:g} to full size: {listed(noisy)}",
+            where=noisy,
+            cause="eps is so small that it does nothing: where an input has no variance, the norm "
+            "makes full-sized values of rounding errors, and in half precision eps is 0.",
+            mend="eps = 1e-5 (1e-12 is the smallest in use, for fp32 alone).",
+            count=len(noisy),
         )
     worst = min(sizes, key=lambda each: sizes[each])
     share = sizes[worst]

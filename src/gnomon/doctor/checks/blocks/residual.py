@@ -89,7 +89,7 @@ def residual(case: Case) -> Outcome:
             names = {b.name for b in members}
             lost |= {w: c for w, c in everywhere.items()
                      if w.split(":")[0] in names and abs(c) < _LOST}  # fmt: skip
-            if not any(where.split(":")[0] in names for where in lost):
+            if not any(b.coefficients for b in members):  # no norm on the stream was seen
                 lost |= {b.name: b.through for b in members}
     # A norm between a sublayer and the sum (sandwich) sees no residual, and needs none.
     post = {block.name for block in blocks if block.ends_with_norm}

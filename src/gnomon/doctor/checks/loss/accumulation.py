@@ -73,14 +73,14 @@ def accumulation(case: Case) -> Outcome:
         raise Skip("the step gives no gradient")
     clip = case.patient.clip_norm
     clipped = clip is not None and any(each.norm > 0.98 * clip for each in case.stepped.values())
-    again = _size(seen["again"]) / max(_size(first), 1e-30)
-    if abs(again - 1) > 0.01 and (again > 1.5 or _distance(seen["again"], first, clipped) > 0.01):
+    kept = _distance(seen["again"], first, clipped)
+    if kept > 0.01:
         return failure(
-            f"the same step on the same batch gives a gradient {again:.2f} times as large the "
-            "second time",
+            "what was left in the gradients before a step is in them at its end: they differ by "
+            f"{kept:.2g} of their size from those of a step that began without",
             cause="The gradients of the last step are still there: they are not set to zero.",
             mend="optimizer.zero_grad() before the first backward pass of a step.",
-            ratio=again,
+            off=kept,
         )
     if case.stepped["two"].updates > 1:
         return failure(
@@ -97,19 +97,30 @@ def accumulation(case: Case) -> Outcome:
     )
     if off <= _EQUAL:
         return passed(evidence, off=off)
+    return failure(evidence, cause=_cause(two, first, second, clipped), off=off)
+
+
+def _cause(
+    two: Mapping[str, Tensor], first: Mapping[str, Tensor], second: Mapping[str, Tensor],
+    clipped: bool,
+) -> str:  # fmt: skip
+    """The mistake whose gradient the step's comes nearest; "" for a mean of means."""
     guesses = {
-        "": _mix(first, second, 0.5, 0.5),
+        "": _distance(two, _mix(first, second, 0.5, 0.5), clipped),
         "The micro-batches' mean losses are summed, not averaged: the gradient grows with their "
-        "number.": _mix(first, second, 1.0, 1.0),
+        "number.": _distance(two, _mix(first, second, 1.0, 1.0), clipped),
         "Only the last micro-batch's gradient is used: the gradients are set to zero in between.":
-            _mix(first, second, 0.0, 1.0),
-        "Only the first micro-batch's gradient is used.": _mix(first, second, 1.0, 0.0),
+            _distance(two, second, direction_alone=True),
+        "Only the first micro-batch's gradient is used.":
+            _distance(two, first, direction_alone=True),
     }  # fmt: skip
-    cause = min(guesses, key=lambda each: _distance(two, guesses[each], clipped))
-    if _distance(two, guesses[cause], clipped) > 0.02:
-        cause = "The two do not add up, nor are they a mean of means: something else in the step "
-        cause += "depends on how the batch is cut."
-    return failure(evidence, cause=cause, off=off)
+    cause = min(guesses, key=guesses.__getitem__)
+    if guesses[cause] <= 0.02:
+        return cause
+    return (
+        "The two do not add up, nor are they a mean of means: something else in the step depends "
+        "on how the batch is cut."
+    )
 
 
 def _mix(a: Mapping[str, Tensor], b: Mapping[str, Tensor], x: float, y: float) -> dict[str, Tensor]:

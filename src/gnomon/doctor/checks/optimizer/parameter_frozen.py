@@ -56,7 +56,7 @@ def parameter_frozen(case: Case) -> Outcome:
 
     Such a one is told from one that is merely not used by moving it a little: the loss moves, too.
     A parameter that does not ask for a gradient is suspect where the same one of most other layers
-    does, unless the frozen layers are the lowest, as in fine-tuning.
+    does, unless the frozen layers are the lowest and the embeddings below them are frozen, too.
     """
     parameters = dict(case.module.named_parameters())
     if not any(p.requires_grad for p in parameters.values()):
@@ -65,7 +65,7 @@ def parameter_frozen(case: Case) -> Outcome:
             cause="Everything was frozen (requires_grad_(False), or a model loaded for inference).",
             mend="module.requires_grad_(True) for what is to be trained.",
         )
-    odd = _odd_ones(parameters)
+    odd = _odd_ones(parameters, learns_below=_trains_embeddings(case))
     try:
         case.loss_gives_gradients  # noqa: B018 - skips where no training loss is known
     except Skip as reason:
@@ -99,7 +99,12 @@ def parameter_frozen(case: Case) -> Outcome:
     )
 
 
-def _odd_ones(parameters: dict[str, torch.nn.Parameter]) -> list[str]:
+def _trains_embeddings(case: Case) -> bool:
+    record = case.seen.record
+    return any(call.table.requires_grad for call in record.embeddings) if record else False
+
+
+def _odd_ones(parameters: dict[str, torch.nn.Parameter], learns_below: bool) -> list[str]:
     """Frozen parameters of a layer that are not frozen in most layers, nor in all below it."""
     roles: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name in parameters:
@@ -108,7 +113,8 @@ def _odd_ones(parameters: dict[str, torch.nn.Parameter]) -> list[str]:
     odd = []
     for members in roles.values():
         frozen = [not parameters[name].requires_grad for _, name in sorted(members)]
-        lowest = frozen.index(False) if False in frozen else len(frozen)
+        lowest = frozen.index(False) if False in frozen and not learns_below else 0
+        lowest = len(frozen) if all(frozen) else lowest
         above = [name for (_, name), is_frozen in zip(sorted(members), frozen, strict=True)
                  if is_frozen][lowest:]  # fmt: skip
         if above and 2 * sum(frozen) <= len(frozen):

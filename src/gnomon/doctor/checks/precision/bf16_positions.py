@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed
+from gnomon.doctor.finding import Outcome, Skip, failure, passed
 from gnomon.doctor.run import run
+from gnomon.doctor.sinusoids import jitter, sinusoid_tables
 from gnomon.doctor.what_if import judged
 
 _FAULTY = """
@@ -44,6 +45,7 @@ _MENDED = (
 )
 _LENGTH, _SHORTEST = 400, 48  # bf16 holds every whole number up to 256, their multiples less far
 _WORSE, _BAD, _BROKEN = 4.0, 0.02, 0.1
+_OFF = 0.03  # radians; a table in bf16 whose angles were in fp32 stays below 0.01
 _MOST = 300_000_000  # parameters of a model that is copied
 
 
@@ -64,8 +66,18 @@ def bf16_positions(case: Case) -> Outcome:
 
     A copy of the model in bf16 and one in fp32 read a text of up to 400 tokens. Queries and keys
     of the first attention may differ by rounding, but not more at late positions than at early
-    ones.
+    ones. In a table of sines and cosines every position must turn by the same angle.
     """
+    for name, angles in sinusoid_tables(case.module):
+        off = jitter(angles)
+        if off > _OFF:
+            return failure(
+                f"the angle of {name} moves from one position to the next by up to {off:.2f} "
+                "radians more or less than usual",
+                where=name,
+                cause="The table was computed from angles in half precision.",
+                off=off,
+            )
     call = _long(case)
     if sum(p.numel() for p in case.module.parameters()) > _MOST:
         raise Skip(f"the model has more than {_MOST:,} parameters: too large to copy")

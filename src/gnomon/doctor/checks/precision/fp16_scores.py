@@ -52,10 +52,13 @@ def fp16_scores(case: Case) -> Outcome:
     inside; for attention written by hand the product is looked at before and after its scale.
     """
     found: list[tuple[float, AttentionCall, str]] = []
+    fused: list[tuple[float, AttentionCall]] = []
     inside = 0
     for call in case.record.attention:
         if call.path != "softmax":
             inside += 1
+            if call.scores is not None:
+                fused.append((_largest(_visible(call, call.scores)), call))
             continue
         raw, scores = call.raw_scores, call.scores
         scale = abs(call.scale) if call.scale else 1.0
@@ -65,11 +68,25 @@ def fp16_scores(case: Case) -> Outcome:
         if raw is not None:
             found.append((scale * _largest(raw), call, "scaled"))
         elif scores is not None:
-            visible = scores if call.keep is None else scores[call.keep.expand_as(scores)]
-            found.append((_largest(visible[visible > -9_000]), call, "scaled"))
+            found.append((_largest(_visible(call, scores)), call, "scaled"))
     if not found:
-        if inside:
-            return passed(f"{inside} attention calls are fused: their scores are fp32 inside")
+        if fused:
+            largest, call = max(fused, key=lambda each: each[0])
+            over_all = [each.module for size, each in fused if size > HIGHEST_FP16]
+            if over_all:
+                return judged(
+                    case, "fp16",
+                    f"scores reach {largest:.3g} in {call.module or 'the root'}; only a fused "
+                    "kernel, which keeps them in fp32, stands between them and fp16's 65,504",
+                    where=list(dict.fromkeys(over_all)), certain=False, largest=largest,
+                    cause="Queries and keys have grown; softmax over such scores is a choice of "
+                    "one key.",
+                )  # fmt: skip
+            return passed(
+                f"{inside} attention calls are fused: their scores, up to {largest:.3g}, are fp32 "
+                "inside",
+                largest=largest,
+            )
         raise Skip("no attention call shows its scores")
     largest, call, when = max(found, key=lambda each: each[0])
     over = [(size, each, how) for size, each, how in found if size > HIGHEST_FP16]
@@ -101,6 +118,12 @@ def fp16_scores(case: Case) -> Outcome:
 
 def _largest(values: torch.Tensor) -> float:
     return float(values.abs().max()) if values.numel() else 0.0
+
+
+def _visible(call: AttentionCall, scores: torch.Tensor) -> torch.Tensor:
+    """Those of keys that are not hidden."""
+    shown = scores if call.keep is None else scores[call.keep.expand_as(scores)]
+    return shown[shown > -9_000]
 
 
 def _scaled_before(call: AttentionCall) -> bool:

@@ -29,6 +29,7 @@ _FAULTY = """
 _MENDED = _FAULTY.replace("1e-12 * ", "")
 _LARGEST_SCALE = 2.0**24  # a scaler that starts at 2^16 rarely gets beyond
 _LOST = 0.1
+_SMALLEST_NORMAL = 2.0**-14
 
 
 @check(
@@ -79,6 +80,15 @@ def loss_scale(case: Case) -> Outcome:
         )  # fmt: skip
     if scaled > _LOST:
         return judged(case, "fp16", evidence, where=_smallest(gradients, scale), **numbers)
+    if largest < _SMALLEST_NORMAL and bare > 0.5:
+        return judged(
+            case, "fp16", evidence, where=_smallest(gradients, 1.0), certain=False,
+            cause="Even the largest gradient is below fp16's normal numbers: the loss is divided "
+            "by something that is not multiplied back.",
+            mend="Average the loss over its target tokens, by nothing else, and use a dynamic "
+            "GradScaler (or bf16).",
+            **numbers,
+        )  # fmt: skip
     if bare > _LOST and case.dtype == torch.float16 and runs_in(case, "fp16"):
         return judged(
             case, "fp16", evidence, certain=False,

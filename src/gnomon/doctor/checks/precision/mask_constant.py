@@ -4,7 +4,9 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed
+from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.doctor.optimizing import listed
+from gnomon.doctor.overflow import overflows
 from gnomon.doctor.what_if import HIGHEST_FP16, judged, runs_in
 from gnomon.probe import AttentionCall
 
@@ -28,6 +30,12 @@ _FAULTY = """
 """
 _MENDED = _FAULTY.replace("-1e9", "torch.finfo(scores.dtype).min")
 _FINFO = tuple(float(torch.finfo(d).min) for d in (torch.float32, torch.float16, torch.bfloat16))
+
+
+_TWO = (
+    "Two additive masks are summed, so keys that both hide get twice the constant: beyond the "
+    "dtype's range, -∞."
+)
 
 
 @check(
@@ -62,6 +70,17 @@ def mask_constant(case: Case) -> Outcome:
             added.setdefault(name, constants)
     if not masked:
         raise Skip("no attention call hides a key")
+    with overflows(case.module) as beyond:
+        case.run(case.small, record=True)  # watched: no fused fast path
+    if beyond:
+        where = list(dict.fromkeys(beyond))
+        return warning(
+            f"a sum of finite numbers is infinite in {listed([w or 'the root' for w in where])}: "
+            "masks of the dtype's smallest number are added to one another",
+            where=where,
+            cause=_TWO,
+            mend="Combine the masks as booleans by logical and, then apply one constant.",
+        )
     if added:
         name, constants = next(iter(added.items()))
         values = ", ".join(f"{each:.4g}" for each in constants)
@@ -69,8 +88,7 @@ def mask_constant(case: Case) -> Outcome:
         if not literal or runs_in(case, "fp16") or runs_in(case, "bf16"):
             return judged(
                 case, "fp16", evidence, where=list(added), certain=False,
-                cause="Two additive masks are summed, so keys that both hide get twice the "
-                "constant: beyond the dtype's range, -∞.",
+                cause=_TWO,
                 mend="Combine the masks as booleans by logical and, then apply one constant.",
                 constants=list(constants),
             )  # fmt: skip
