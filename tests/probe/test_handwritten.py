@@ -291,6 +291,41 @@ def test_a_fill_that_hides_nothing() -> None:
     assert call.mask_constants == ()
 
 
+@pytest.mark.parametrize("constant", [-100.0, -1000.0, -10000.0])
+def test_small_constants_hide_too(constant: float) -> None:
+    def filled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.mT / 2).masked_fill(LOOK_AHEAD, constant).softmax(-1) @ v
+
+    def added(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.mT / 2 + LOOK_AHEAD * constant).softmax(-1) @ v
+
+    for attend in (filled, added):
+        call, _ = only_call(attend)
+        assert torch.equal(call.keep, ~LOOK_AHEAD[None, None])
+        assert call.mask_constants == (constant,)
+
+
+def test_an_old_constant_together_with_a_bias() -> None:
+    bias = torch.randn(H, T, T) * 5
+    call, _ = only_call(
+        lambda q, k, v: (q @ k.mT / 2 + (bias + LOOK_AHEAD * -10000.0)).softmax(-1) @ v
+    )
+    assert torch.equal(call.keep, ~LOOK_AHEAD[None, None])
+    torch.testing.assert_close(call.bias, bias.masked_fill(LOOK_AHEAD, 0)[None])
+    given = (bias + LOOK_AHEAD * -10000.0)[None]
+    fused, _ = only_call(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, given))
+    assert torch.equal(fused.keep, call.keep)
+    torch.testing.assert_close(fused.bias, call.bias)
+    assert len(fused.mask_constants) > 1  # each is the constant and its place's bias
+
+
+def test_a_steep_bias_hides_nothing() -> None:
+    distance = (torch.arange(T)[:, None] - torch.arange(T)).abs()
+    call, _ = only_call(lambda q, k, v: (q @ k.mT / 2 - 900.0 * distance).softmax(-1) @ v)
+    assert call.keep is None
+    assert call.bias is not None and call.mask_constants == ()
+
+
 def test_two_added_minima_are_minus_infinity() -> None:
     lowest = torch.finfo(torch.float32).min
     ahead = torch.zeros(T, T).masked_fill(LOOK_AHEAD, lowest)
