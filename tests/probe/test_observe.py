@@ -205,6 +205,10 @@ def test_backward_and_checkpointing_are_not_seen_twice() -> None:
         checkpoint(module, x, KEEP, use_reentrant=False).sum().backward()
     assert len(record.attention) == 1
     assert x.grad is not None
+    fused = Fused()
+    with observe(fused) as record:
+        checkpoint(fused, x, KEEP, use_reentrant=False).sum().backward()
+    assert len(record.fused) == len(record.attention) == 1
 
 
 def test_compiled_code_is_observed_uncompiled() -> None:
