@@ -4,7 +4,8 @@
 
 One training of the preset on the quickstart's corpus; every 50 steps the monitors are switched on
 or off, so that whatever else the machine does reaches both alike. Printed are the medians of the
-blocks (CPU time; on a GPU wall time) and their ratio, what each monitor took, and what a validation takes more.
+blocks (CPU time; on a GPU wall time) and their ratio, what each monitor took, and what a validation
+takes more.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gnomon.api import evaluate, load, train
     from gnomon.doctor import Patient, Report, diagnose
+    from gnomon.doctor.monitors import watch
     from gnomon.errors import GnomonError
     from gnomon.tasks import Terminology, Translation, Translator
 
@@ -25,6 +26,7 @@ _HOMES = {
     "evaluate": "gnomon.api",
     "load": "gnomon.api",
     "train": "gnomon.api",
+    "watch": "gnomon.doctor.monitors",
 }
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "evaluate",
     "load",
     "train",
+    "watch",
 ]
 
 

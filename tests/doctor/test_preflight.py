@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def failed(report: Report) -> set[str]:
 def test_a_sound_model_passes_and_is_left_as_it_was(task: TranslationTask, recipe: Recipe) -> None:
     before = {name: p.clone() for name, p in task.model.named_parameters()}
     state, modes = torch.get_rng_state(), [m.training for m in task.model.modules()]
-    report = preflight(task, recipe)
+    report = preflight(task, recipe, seconds=math.inf)
     assert not report.of("fail", "warn"), report.of("fail", "warn")
     skipped = {each.code: each.evidence for each in report.of("skip")}
     assert len(skipped) <= 2, skipped
@@ -59,32 +60,32 @@ def test_a_look_ahead_is_caught(
         return logits + inputs.float().mean(1, keepdim=True).expand_as(keep)[keep].unsqueeze(1)
 
     monkeypatch.setattr(task, "predict", leaking)
-    assert "future-leak" in failed(preflight(task, recipe))
+    assert "future-leak" in failed(preflight(task, recipe, seconds=math.inf))
 
 
 def test_attended_padding_is_caught(
     task: TranslationTask, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task.model, "keep", lambda ids: torch.ones_like(ids, dtype=torch.bool))
-    assert "padding-leak" in failed(preflight(task, recipe))
+    assert "padding-leak" in failed(preflight(task, recipe, seconds=math.inf))
 
 
 def test_a_wrong_scale_is_caught(task: TranslationTask, recipe: Recipe) -> None:
     with torch.no_grad():
         for table in task.model.tables.values():
             table.mul_(30)
-    assert "initial-loss" in failed(preflight(task, recipe))
+    assert "initial-loss" in failed(preflight(task, recipe, seconds=math.inf))
 
 
 def test_a_dead_parameter_is_caught(task: TranslationTask, recipe: Recipe) -> None:
     task.model.register_parameter("unused", torch.nn.Parameter(torch.ones(2)))
-    assert failed(preflight(task, recipe)) == {"parameter-unused"}
+    assert failed(preflight(task, recipe, seconds=math.inf)) == {"parameter-unused"}
 
 
 def test_a_gradient_that_is_not_finite_is_caught(task: TranslationTask, recipe: Recipe) -> None:
     with torch.no_grad():
         task.model.get_submodule("encoder.layers.0.feedforward.down").weight.fill_(3e38)  # type: ignore[operator, union-attr]
-    report = preflight(task, recipe)
+    report = preflight(task, recipe, seconds=math.inf)
     assert "non-finite" in failed(report)
     assert report["non-finite"].where[0].startswith("encoder.layers.0.feedforward")
 

@@ -200,7 +200,8 @@ def _examine(
     accept: Collection[str],
     examined: Callable[[Report], None],
 ) -> None:
-    report = preflight(task, recipe, accept=accept)
+    minutes = recipe.training.max_minutes or 0.0
+    report = preflight(task, recipe, accept=accept, seconds=max(10.0, 0.03 * 60 * minutes))
     text = json.dumps(json_value(report.as_json()), indent=2, ensure_ascii=False) + "\n"
     write_atomically(folder.path / "doctor" / "preflight.json", text)
     examined(report)

@@ -8,7 +8,18 @@ from typing import ClassVar
 
 from gnomon.doctor.monitors.monitor import Monitor, Sample, Seen, suspicion
 
-_HIGH, _LOW = 0.75, 0.25
+TITLE = "What is learned with the right prefix holds without it"
+CAUSE = (
+    "In training the model sees what it has to predict (a missing look-ahead mask, labels that are "
+    "not shifted), or decoding does not do what training does (cache, positions, begin token, "
+    "tokenizer)."
+)
+MEND = (
+    "Run the doctor's masks, loss and decoding groups on it: future-leak, label-shift, "
+    "cache-differs."
+)
+REFERENCE = "attention-is-all-you-need-pytorch #19, #129; eole #126"
+HIGH, LOW = 0.75, 0.25
 
 
 class FreeRunning(Monitor):
@@ -22,22 +33,19 @@ class FreeRunning(Monitor):
             return None
         overlap = token_f1(sample.hypotheses, sample.references)
         values = {"accuracy": sample.accuracy, "overlap": overlap}
-        if sample.accuracy < _HIGH or overlap > _LOW:
+        if sample.accuracy < HIGH or overlap > LOW:
             return Seen(values)
         return Seen(
             values,
             suspicion(
                 "free-running",
-                "What is learned with the right prefix holds without it",
+                TITLE,
                 f"at step {step} {sample.accuracy:.0%} of the tokens are right when the tokens "
                 f"before them are given, but free-running outputs share only {overlap:.0%} of "
                 "their words with the references",
-                cause="In training the model sees what it has to predict (a missing look-ahead "
-                "mask, labels that are not shifted), or decoding does not do what training "
-                "does (cache, positions, begin token, tokenizer).",
-                mend="Run the doctor's masks, loss and decoding groups on this run: future-leak, "
-                "label-shift, cache-differs.",
-                reference="attention-is-all-you-need-pytorch #19, #129; eole #126",
+                cause=CAUSE,
+                mend=MEND,
+                reference=REFERENCE,
                 accuracy=sample.accuracy,
                 overlap=overlap,
             ),

@@ -8,6 +8,16 @@ from typing import ClassVar
 
 from gnomon.doctor.monitors.monitor import Monitor, Seen, suspicion
 
+TITLE = "The loss does not jump"
+CAUSE = (
+    "Updates overshoot: the learning rate is too high at this point (a warm-up too short, an Adam "
+    "memory too long for rare gradients), or this part of the data is of another kind."
+)
+MEND = (
+    "Lower the peak learning rate or lengthen the warm-up; set beta2 to 0.95 … 0.98 and clip at "
+    "norm 1; look at the lines of these batches."
+)
+REFERENCE = "Molybog et al. 2023, A Theory on Adam Instability"
 _BEFORE, _NOW = 40, 8
 
 
@@ -16,18 +26,23 @@ class LossSpike(Monitor):
 
     A single hard batch is no spike. The memory does not outlive the process: for 48 steps after a
     training was continued, none is seen.
+
+    Args:
+        every: steps between judgements.
     """
 
     kind: ClassVar[str] = "spike"
+    num_needed: ClassVar[int] = _BEFORE + _NOW
 
-    def __init__(self) -> None:
+    def __init__(self, *, every: int = 4) -> None:
+        self._every = every
         self._losses: deque[float] = deque(maxlen=_BEFORE + _NOW)
         self._since = 0
 
     def on_loss(self, step: int, loss: float, learning_rate: float) -> Seen | None:
-        """Note the loss; every fourth step, judge."""
+        """Note the loss; now and then, judge."""
         self._losses.append(loss)
-        if step % 4 or len(self._losses) < _BEFORE + _NOW:
+        if step % self._every or len(self._losses) < self.num_needed:
             return None
         losses = list(self._losses)
         before, now = losses[:-_NOW], median(losses[-_NOW:])
@@ -42,16 +57,13 @@ class LossSpike(Monitor):
         self._since = step
         finding = suspicion(
             "loss-spike",
-            "The loss does not jump",
+            TITLE,
             f"the loss rose from {middle:.3f} (median of {len(before)} steps, spread {spread:.3f}) "
             f"to {now:.3f} (median of the last {_NOW}) at step {step}, learning rate "
             f"{learning_rate:.1e}",
-            cause="Updates overshoot: the learning rate is too high at this point (a warm-up too "
-            "short, an Adam memory too long for rare gradients), or this part of the data "
-            "is of another kind.",
-            mend="Lower the peak learning rate or lengthen the warm-up; set beta2 to 0.95 … 0.98 "
-            "and clip at norm 1; look at the lines of these batches.",
-            reference="Molybog et al. 2023, A Theory on Adam Instability",
+            cause=CAUSE,
+            mend=MEND,
+            reference=REFERENCE,
             before=middle,
             after=now,
             step=step,

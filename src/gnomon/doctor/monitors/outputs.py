@@ -56,7 +56,7 @@ class Outputs(Monitor):
                 "references do",
                 cause="The training text holds many untranslated lines, or source and target were "
                 "given in the same language.",
-                mend="Clean the corpus (`gnomon train … --dry-run` counts equal sides); check "
+                mend="Clean the corpus (`gnomon prepare --dry-run` counts equal sides); check "
                 "which file is which.",
                 reference="Khayrallah and Koehn 2018, On the Impact of Various Types of Noise",
                 copied=copied,

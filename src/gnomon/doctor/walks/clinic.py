@@ -114,6 +114,11 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
             if_wrong="the answer comes from a neighbour",
         ),
         Station(
+            "Does it write freely what it predicts with the right prefix?",
+            ("free-running",),
+            if_wrong="training and decoding are not the same task",
+        ),
+        Station(
             "Are the test lines among the training lines?",
             ("split-overlap",),
             if_wrong="what is measured was learned by heart",
