@@ -46,7 +46,7 @@ def text_of_one_token(case: Case, stream: StreamName, length: int | None = None)
     call = call.rows([row]).cut(stream, real[0], real[-1] + 1)
     if length is not None:
         call = call.longer(stream, length)
-    call = _one_document(call, stream)
+    call = one_document(call, stream)
     text = call.text(stream)
     if text.size(1) < 4:
         raise Skip("its texts are shorter than four tokens")
@@ -54,7 +54,7 @@ def text_of_one_token(case: Case, stream: StreamName, length: int | None = None)
     return call.with_text(stream, token.expand(text.shape).contiguous())
 
 
-def _one_document(call: Call, stream: StreamName) -> Call:
+def one_document(call: Call, stream: StreamName) -> Call:
     """Its position ids run from 0; its other numbers (documents, segments) are the first's."""
     values = dict(call.values)
     for entry in call.entries:

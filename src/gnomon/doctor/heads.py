@@ -25,7 +25,7 @@ class Heads:
         entropy: of the weights, as a share of the largest possible (ln of the keys it may see).
         sink: the share of the weights that goes to the one key which gets most in each text.
         entropy_beside_sink: the same entropy with that key left out and the rest made 1 again.
-        one_hot: the share of queries that give more than 0.99 to one key other than the sink.
+        one_hot: the share of queries that, the sink left out, give more than 0.99 to one key.
         score_std: spread of a query's scores over the keys that it may see, before softmax.
         slope: mean of w (1 - w) over the largest weights w of the queries: what part of a
             gradient passes through softmax. At most 0.25.
@@ -84,7 +84,6 @@ def _of_call(record: Record, case: Case, attention: AttentionCall) -> Heads:
     )
     rest = _without(attention, allowed, at_sink)
     largest = weights.max(-1).values
-    off_sink = largest != weights.masked_fill(~at_sink, 0.0).max(-1).values
     return Heads(
         index=attention.index,
         module=attention.module,
@@ -92,7 +91,7 @@ def _of_call(record: Record, case: Case, attention: AttentionCall) -> Heads:
         entropy=_mean(_entropy(weights) / count.clamp_min(2).log(), rows),
         sink=_mean(weights.masked_fill(~at_sink, 0.0).sum(-1), rows),
         entropy_beside_sink=_mean(_entropy(rest) / (count - 1).clamp_min(2).log(), rows),
-        one_hot=_mean(((largest > ONE_HOT) & off_sink).float(), rows),
+        one_hot=_mean((rest.max(-1).values > ONE_HOT).float(), rows),
         score_std=_score_std(attention, allowed, rows),
         slope=_mean(largest * (1 - largest), rows),
         padding=_mean(weights.masked_fill(side.real_keys[:, None, None, :], 0.0).sum(-1), rows),

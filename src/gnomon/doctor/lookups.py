@@ -23,6 +23,7 @@ class Lookup:
     """The ids of one look-up in a table.
 
     Attributes:
+        count: how many ids.
         is_text: these are the ids of a text of the call, not positions or segments.
     """
 
@@ -30,6 +31,7 @@ class Lookup:
     rows: int
     lowest: int
     highest: int
+    count: int
     is_text: bool
 
     @property
@@ -100,7 +102,7 @@ class _Guard(TorchFunctionMode):
         low, high = (int(each) for each in torch.aminmax(ids))
         is_text = any(each.shape == ids.shape and torch.equal(each, ids) for each in self.texts)
         name = self.names.get(id(table), "a table").removesuffix(".weight")
-        found = Lookup(name, table.size(0), low, high, is_text)
+        found = Lookup(name, table.size(0), low, high, ids.numel(), is_text)
         self.seen.made.append(found)
         if found.out_of_range:
             raise OutOfRange(name)

@@ -168,6 +168,12 @@ def test_clamped_positions_are_found() -> None:
     assert "clamped" in found.evidence
 
 
+def test_buckets_of_distances_are_no_clamped_positions() -> None:
+    module = stock("T5ForConditionalGeneration", d_model=32, d_kv=8, d_ff=48, num_layers=2)
+    batch = {"input_ids": ids(), "decoder_input_ids": ids()}
+    assert finding("position-range", module, batch, max_length=64).verdict == "pass"
+
+
 def test_ids_out_of_range_are_told_before_the_look_up() -> None:
     batch = {"input_ids": ids().clone()}
     batch["input_ids"][1, 3] = 60

@@ -213,12 +213,52 @@ def test_shared_keys_and_values_are_no_duplicates() -> None:
     assert finding("duplicate-heads", module, batch={"input_ids": ids()}).verdict == "pass"
 
 
+def test_heads_cut_by_a_view_are_found_without_modules_to_compare_with() -> None:
+    """A change of one token that falls into a single head's share shows, too."""
+
+    class Functional(Reader):
+        def forward(self, ids: Tensor) -> Tensor:
+            x = self.embed(ids)
+            layer: Any = self.layers[0]
+            q, k, v = (
+                F.linear(x, f.weight, f.bias).view(x.size(0), 4, x.size(1), 8)
+                for f in (layer.query, layer.key, layer.value)
+            )
+            return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+    torch.manual_seed(0)
+    batch = {"ids": torch.randint(1, 60, (2, 20))}
+    assert finding("head-split", Functional(), batch=batch).verdict == "fail"
+
+
 def test_heads_put_together_by_a_view_are_found_in_a_later_layer() -> None:
     module = reader()
     module.layers[1].merge_by_view = True  # type: ignore[assignment]
     found = finding("head-split", module)
     assert (found.verdict, found.where) == ("fail", ("layers.1",))
     assert "put together" in found.evidence
+
+
+def test_keys_shared_with_other_heads_than_the_class_has_it_are_found() -> None:
+    module = stock("LlamaForCausalLM", num_key_value_heads=2, attn_implementation="eager")
+    assert finding("head-split", module, batch={"input_ids": ids()}).verdict == "pass"
+    for name in ("k_proj", "v_proj"):
+        layer: Any = module.model.layers[0].self_attn  # type: ignore[union-attr,index]
+        setattr(layer, name, Tiled(getattr(layer, name)))
+        layer.num_key_value_groups = 1
+    found = finding("head-split", module, batch={"input_ids": ids()})
+    assert (found.verdict, found.where) == ("fail", ("model.layers.0.self_attn",))
+
+
+class Tiled(nn.Module):
+    """Two heads of keys as four: 0 1 0 1 in place of 0 0 1 1."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).repeat(1, 1, 2)  # type: ignore[no-any-return]
 
 
 def test_attention_in_blocks_cuts_no_heads_apart() -> None:

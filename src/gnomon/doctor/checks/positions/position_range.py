@@ -2,6 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.constant import one_document
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
 from gnomon.doctor.lookups import lookups, lookups_of_batch
 
@@ -66,7 +67,7 @@ def position_range(case: Case) -> Outcome:
     places = _places(case)
     call = case.small.rows([0])
     for stream in call.streams:
-        call = call.longer(stream, longest)
+        call = one_document(call.longer(stream, longest), stream)
     tried = lookups(case, call)
     wrong = tried.wrong
     if wrong is not None and not wrong.is_text:
@@ -112,14 +113,15 @@ def _longest(case: Case) -> tuple[int, str]:
 
 
 def _places(case: Case) -> set[str]:
-    """Tables of which a short text reads as many rows as it has tokens (and one for padding)."""
+    """Tables of which a short text reads a row for each token (and one for padding)."""
     call = case.small.rows([0])
     for stream in call.streams:
         call = call.cut(stream, 0, min(_SHORT, call.length(stream)))
+        call = one_document(call, stream)
     lengths = {call.length(stream) for stream in call.streams}
     allowed = lengths | {length + 1 for length in lengths}
     return {
         each.module
         for each in lookups(case, call).made
-        if not each.is_text and each.highest - each.lowest + 1 in allowed
+        if not each.is_text and each.count in lengths and each.highest - each.lowest + 1 in allowed
     }

@@ -9,6 +9,8 @@ from gnomon.doctor.check import check
 from gnomon.doctor.constant import self_attention
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
 from gnomon.doctor.merge import merged, split_rows
+from gnomon.doctor.stock import stock_run
+from gnomon.probe import AttentionCall
 
 _FAULTY = """
     import torch
@@ -72,6 +74,8 @@ def head_split(case: Case) -> Outcome:
         judged += joined is not None
         if joined is not None and not joined.in_place:
             crossed[attention.module] = "the heads' outputs are put together across positions"
+    for name in _grouped_otherwise(case):
+        crossed.setdefault(name, "queries share keys with other heads than its class has it")
     for stream in case.small.streams:
         torn = _torn(case, stream)
         judged += torn is not None
@@ -88,6 +92,37 @@ def head_split(case: Case) -> Outcome:
             crossed=crossed,
         )
     return passed("every head has, at each position, features of that position alone")
+
+
+def _grouped_otherwise(case: Case) -> list[str]:
+    """Modules in which other heads share their keys than in the model's own class."""
+    groups = [_groups(each) for each in case.record.attention]
+    if all(each is None or len(set(each)) == len(each) for each in groups):
+        return []
+    try:
+        record = stock_run(case).record
+    except Skip:
+        return []
+    assert record is not None
+    design = {each.module: _groups(each) for each in record.attention}
+    return [
+        each.module
+        for each, seen in zip(case.record.attention, groups, strict=True)
+        if seen is not None and design.get(each.module) not in (None, seen)
+    ]
+
+
+def _groups(attention: AttentionCall) -> tuple[int, ...] | None:
+    """Of each head, the first one with the same keys."""
+    key = attention.key
+    if key is None:
+        return None
+    heads = key.transpose(0, 1).flatten(1)
+    firsts: list[int] = []
+    for head, own in enumerate(heads):
+        same = (first for first in dict.fromkeys(firsts) if torch.equal(heads[first], own))
+        firsts.append(next(same, head))
+    return tuple(firsts)
 
 
 def _torn(case: Case, stream: StreamName) -> tuple[str, bool] | None:
@@ -115,7 +150,7 @@ def _torn(case: Case, stream: StreamName) -> tuple[str, bool] | None:
 
 
 def _disagree(before: Tensor, after: Tensor) -> bool | None:
-    """Whether a place changed in one head and not at all in another that changed elsewhere."""
+    """Whether a place changed in one head and not at all in another that tells tokens apart."""
     if before.shape != after.shape:
         return None
     change = (after.float() - before.float()).abs().amax(-1)  # [B, H, T]
@@ -123,7 +158,8 @@ def _disagree(before: Tensor, after: Tensor) -> bool | None:
     if largest == 0.0 or before.size(1) < 2:
         return None
     moved, still = change > 0.05 * largest, change <= 1e-6 * largest
-    moving = moved.any(-1).any(0)  # [H]
+    spread = (before.float() - before.float()[:, :, :1]).abs().amax((0, 2, 3))
+    moving = spread > 0.01 * spread.max()  # [H]
     places = moved.any(1)  # [B, T]
     if not bool(moving.any()) or int(places.sum()) == places.numel():
         return None
