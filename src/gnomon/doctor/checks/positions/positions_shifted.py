@@ -65,7 +65,7 @@ class Start:
     cause="Positions are counted from another number than the table (or the weights) expects.",
     mend="Count positions from 0, or from the number of reserved rows where the table has some "
     "(RoBERTa: padding_idx + 1), in training and in use alike.",
-    reference="fairseq #1753: positions begin at padding_idx + 1",
+    reference="Liu et al. 2019 (RoBERTa), whose positions begin at padding_idx + 1",
     symptoms=("gibberish", "long-input", "deployed"),
     example=_FAULTY,
     mended=_MENDED,

@@ -50,7 +50,7 @@ _MOST = 0.05  # of the scores' spread
     mend="One layout throughout: halves (x[:K/2] with x[K/2:], angles repeated as a whole) or "
     "neighbours (x[0::2] with x[1::2], each angle twice), the same for queries and keys, with the "
     "positions along the dimension of time.",
-    reference="Su et al. 2021 (RoFormer), section 3.2; transformers #25681",
+    reference="Su et al. 2021 (RoFormer), section 3.2",
     symptoms=("gibberish", "long-input", "stuck"),
     example=_FAULTY,
     mended=_MENDED,

@@ -50,7 +50,7 @@ _MENDED = _FAULTY.replace(
     "positions with heads.",
     mend="x.view(B, T, H, K).transpose(1, 2) to split, .transpose(1, 2).reshape(B, T, H * K) to "
     "put together; never view(B, H, T, K).",
-    reference="Jahangirova et al. and others on attention faults: arXiv 2508.04925",
+    reference="Vaswani et al. 2017, section 3.2.2; arXiv 2508.04925 (attention faults)",
     symptoms=("stuck", "gibberish", "too-good"),
     example=_FAULTY,
     mended=_MENDED,
