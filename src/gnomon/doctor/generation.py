@@ -145,6 +145,8 @@ def num_new(case: Case) -> int:
     """How many tokens are generated: a few, within the length of the batch."""
     call = case.small
     longest = int(call.keep(call.read).sum(1).max())
+    if call.read == "target":  # it begins with one token
+        return max(2, min(14, longest - 1))
     return max(2, min(8, longest // 2))
 
 
@@ -156,45 +158,72 @@ def generate(
     Raises:
         Skip: it is not known how this model generates.
     """
-    run, module = _generator(case, num_beams), case.module.eval()
-    written: dict[str, list[Tensor]] = {}
-    hooks = [
-        module.get_submodule(name).register_forward_hook(_noting(written.setdefault(name, [])))
-        for name in logit_writers(case)
-    ]
+    run = _generator(case, num_beams)
+    found = Generated(call, torch.empty(0), (), Record())
+    # Of modules that write the same logits the innermost is in every loop; the root may not be.
+    for name in logit_writers(case):
+        shaken = _Shaken(ends(case)) if num_beams > 1 else None
+        found = _noted(case, call, num_tokens, num_beams, run, name, shaken, observed)
+        if found.steps:
+            break
+    return found
+
+
+class _Shaken:
+    """Puts noise on logits after they were noted, so that hypotheses change places in each step.
+
+    A search with a sure model follows one beam all along, and a cache that is never reordered
+    would not show. Ends of texts are put off.
+    """
+
+    def __init__(self, over: frozenset[int]) -> None:
+        self.over = sorted(over)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def shake(self, logits: Tensor) -> None:
+        """In place."""
+        noise = torch.randn(logits.shape, generator=self.generator).to(logits)
+        logits += noise * 2 * logits.float().std().to(logits)
+        inside = [each for each in self.over if 0 <= each < logits.size(-1)]
+        logits[..., inside] -= 1e4
+
+
+def _noted(
+    case: Case,
+    call: Call,
+    num_tokens: int,
+    num_beams: int,
+    run: Generate,
+    writer: str,
+    shaken: _Shaken | None,
+    observed: bool,
+) -> Generated:
+    module = case.module.eval()
+    size, rows = case.base.tokens.size(-1), call.num_rows()
+    outputs: list[Tensor] = []
+
+    def note(_: nn.Module, __: Any, output: Any) -> None:
+        for each in tensors(output).values():
+            if each.dim() in (2, 3) and each.size(-1) == size:
+                outputs.append((each if each.dim() == 3 else each[:, None]).detach().clone())
+                if shaken is not None:
+                    shaken.shake(each)
+                return
+
+    hook = module.get_submodule(writer).register_forward_hook(note)
     looking = observe(module) if observed else contextlib.nullcontext(Record())
     try:
         with torch.no_grad(), looking as record:
             torch.manual_seed(0)
             tokens = run(call, num_tokens).detach()
     finally:
-        for hook in hooks:
-            hook.remove()
-    rows, size = call.num_rows(), case.base.tokens.size(-1)
+        hook.remove()
     if tokens.dim() != 2 or tokens.size(0) != rows:
         raise Skip(f"generate gives {tuple(tokens.shape)}, not the tokens of {rows} rows")
-    prompt = call.text(call.read)
     if tokens.size(1) > num_tokens:  # the prompt comes first
-        tokens = tokens[:, prompt.size(1) :]
+        tokens = tokens[:, call.text(call.read).size(1) :]
     tokens = tokens[:, :num_tokens]
-    for outputs in written.values():
-        found = [each for each in outputs if each.size(-1) == size]
-        steps = _by_step(found, tokens.size(1), rows, num_beams)
-        if steps:
-            return Generated(call, tokens, steps, record)
-    return Generated(call, tokens, (), record)
-
-
-def _noting(into: list[Tensor]) -> Callable[[nn.Module, Any, Any], None]:
-    """A hook that keeps the first float tensor of what a module returns, as `[R, T, V]`."""
-
-    def hook(_: nn.Module, __: Any, output: Any) -> None:
-        for each in tensors(output).values():
-            if each.dim() in (2, 3):
-                into.append((each if each.dim() == 3 else each[:, None]).detach().clone())
-                return
-
-    return hook
+    return Generated(call, tokens, _by_step(outputs, tokens.size(1), rows, num_beams), record)
 
 
 def _by_step(

@@ -101,11 +101,11 @@ def _late(case: Case, cut: int) -> Tensor:
 
 def _perturbed(case: Case) -> tuple[float, int]:
     call, before = case.small, case.base.tokens
-    length = call.length(call.read)
+    length, keep = call.length(call.read), call.keep(call.read).cpu()
     worst, at = 0.0, 1
     for cut in sorted({1, length // 3, length // 2, length - 1} - {0}):
         late = _late(case, cut)
-        moved = difference(case.run(call.perturbed(call.read, late)).tokens, before, ~late)
+        moved = difference(case.run(call.perturbed(call.read, late)).tokens, before, ~late & keep)
         if moved > worst:
             worst, at = moved, cut
     return worst, at
@@ -115,6 +115,7 @@ def _in_training(case: Case) -> float:
     """How far it moves in training mode, under the same dropout."""
     call = case.small
     late = _late(case, call.length(call.read) // 2)
+    early = ~late & call.keep(call.read).cpu()
     other = call.perturbed(call.read, late)
 
     def trained(each: object) -> Run:
@@ -123,7 +124,7 @@ def _in_training(case: Case) -> float:
         with torch.no_grad():
             return run(case.module, call if each is None else other)
 
-    moved = difference(trained(other).tokens, (before := trained(None)).tokens, ~late)
+    moved = difference(trained(other).tokens, (before := trained(None)).tokens, early)
     if moved <= case.tolerance:
         return moved
     # Draws that no seed fixes move everything: then training mode tells nothing.
@@ -147,6 +148,8 @@ def _gradient(case: Case) -> float | None:
     if start is None or not tokens.requires_grad:
         return None
     weights = torch.randn(tokens.shape, generator=torch.Generator().manual_seed(0))
+    # What stands at padding on the left is nobody's business.
+    weights = weights * call.keep(call.read)[:, :cut, None].to(weights)
     (found,) = torch.autograd.grad((tokens * weights.to(tokens)).sum(), start, allow_unused=True)
     if found is None:
         return None
@@ -200,7 +203,8 @@ def _leak(case: Case, worst: float, at: int, reason: str) -> Outcome:
         cause = "Every attention call hides the future: something beside attention mixes positions."
         call, late = case.small, _late(case, at)
         other = case.observed(call.perturbed(call.read, late))
-        found = parted(case.module, case.seen, other, ~late, case.tolerance)
+        early = ~late & call.keep(call.read).cpu()
+        found = parted(case.module, case.seen, other, early, case.tolerance)
         where = [found[0]] if found else []
     return failure(
         f"other tokens from position {at} on move what stands before by {worst:.2g} of its spread "
