@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -72,14 +72,29 @@ def prompts(case: Case, num_tokens: int) -> Call:
         raise Skip("an encoder generates nothing")
     if call.text(call.read).dim() != 2 or call.text(call.read).is_floating_point():
         raise Skip("generation is compared for models that read ids")
-    texts = real_ids(call)
     if call.read == "target":
-        return call.filled("target", [text[:1] for text in texts])
+        starts = torch.full_like(call.text("target")[:, :1], _start(case))
+        return call.filled("target", list(starts))
+    texts = real_ids(call)
     room = max(map(len, texts)) - num_tokens
     length = min(room, *map(len, texts))
     if length < 1:
         raise Skip(f"the batch's texts are too short to continue one by {num_tokens} tokens")
-    return call.filled("source", [text[:length] for text in texts])
+    texts = [text[:length].clone() for text in texts]
+    if case.kind == "gnomon":
+        for text in texts:  # gnomon's search begins all of them with one token
+            text[0] = texts[0][0]
+    return call.filled("source", texts)
+
+
+def _start(case: Case) -> int:
+    """The token that every target begins with."""
+    if case.kind == "huggingface" and case.patient.generate is None:
+        for owner in (case.module.generation_config, case.module.config):
+            if isinstance(start := getattr(owner, "decoder_start_token_id", None), int):
+                return start
+    text, keep = case.small.text("target"), case.small.keep("target")
+    return int(text[0, int(keep[0].int().argmax())])
 
 
 def prompts_of(case: Case, num_tokens: int, side: Side) -> Call:
@@ -121,7 +136,8 @@ def apart_from_single(
             same = bool(ours == theirs)
             if made.steps and alone.steps and len(made.steps[step]) == made.call.num_rows():
                 scores = alone.logits(step, 0)
-                ways = [made.logits(step, row)] if step else made.candidates(row, keep[row])
+                padded = step == 0 and not bool(keep[row].all()) and made.call.read == "source"
+                ways = made.candidates(row, keep[row]) if padded else [made.logits(step, row)]
                 apart = min(difference(way[None], scores[None]) for way in ways)
                 # Other tokens of the same scores: a tie, unless one of them is clearly better.
                 spread = float(scores.double().std()) or 1.0
@@ -258,17 +274,12 @@ def continued(case: Case, call: Call, tokens: Tensor) -> Tensor:
     Args:
         call: from `prompts`.
     """
-    texts = [torch.cat((text, new[:-1])) for text, new in zip(real_ids(call), tokens, strict=True)]
-    model = case.small
+    # The prompts are without padding, though their first token may have the padding's id.
+    texts = list(torch.cat((call.text(call.read), tokens[:, :-1]), dim=1))
+    full = case.small.filled(call.read, texts)
     if call.read == "target":
-        # The rows' sources are the call's own, the target's frame the batch's.
-        base = model if call.num_rows() == model.num_rows() else model.rows([0] * call.num_rows())
-        full = base.filled("target", texts)
-        for entry in call.entries:
-            if entry.stream == "source":
-                full = full.with_values(**{str(entry.key): call.values[entry.key]})
-    else:
-        full = model.filled("source", texts)
+        sources = {e.key: call.values[e.key] for e in call.entries if e.stream == "source"}
+        full = replace(full, values={**full.values, **sources})
     return case.run(full).tokens[:, -tokens.size(1) :]
 
 

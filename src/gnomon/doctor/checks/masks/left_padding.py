@@ -65,8 +65,8 @@ def left_padding(case: Case) -> Outcome:
     if not stream.hides_padding:
         raise Skip("nothing tells the model where padding is: no mask among the inputs, no pad id")
     causal = case.intent.causal is True and call.read == "source"
-    if causal and side == "right":
-        raise Skip("its batches are padded at the right")
+    if causal and side == "right" and not call.told("source"):
+        raise Skip("its batches are padded at the right, and no mask is among its inputs")
     before = case.base if call is case.small else case.run(call)
     padded = call.padded("source", _NUM, "left")
     run = case.observed(padded)
@@ -101,7 +101,7 @@ def left_padding(case: Case) -> Outcome:
         mend = "Pass position_ids = (attention_mask.cumsum(1) - 1).clamp(min=0) with each call."
     if side == "left":
         return failure(evidence, mend=mend, where=_tables(case), **numbers)
-    if causal:
+    if causal and side != "right":
         return warning(evidence, mend=mend, where=_tables(case), **numbers)
     return passed(
         f"{evidence}, as its absolute positions count the padding; no head looks at it: "
