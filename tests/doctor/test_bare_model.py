@@ -19,5 +19,4 @@ def test_the_beams_of_a_sound_model_are_not_called_wrong(seed: int, begin: str) 
     if begin == "same":
         target[:, 0] = 2
     report = diagnose(module, {"ids": source, "target": target}, only=["beam-reorder"])
-    expected = "pass" if begin == "same" else "skip"
-    assert report["beam-reorder"].verdict == expected, report["beam-reorder"].evidence
+    assert report["beam-reorder"].verdict == "pass", report["beam-reorder"].evidence
