@@ -31,6 +31,12 @@ def test_a_fresh_model_is_left_alone_and_left_as_it_was():
     assert model.training and not model.layers[0].training and model.layers[1].dropout.training
 
 
+def test_dropout_is_off_while_looking():
+    torch.manual_seed(0)
+    model = LanguageModel().train()
+    assert look(model).values == look(model).values
+
+
 def test_saturated_softmax():
     torch.manual_seed(0)
     model = LanguageModel()
