@@ -60,7 +60,7 @@ class Layer(nn.Module):
         q, k, v = self.qkv(self.norm(x)).view(B, T, 3, 4, 4).permute(2, 0, 3, 1, 4)
         hidden = torch.ones(4, T, T, dtype=torch.bool).triu(1)
         hidden[self.open_heads] = False
-        scores = q @ k.transpose(-1, -2) / 2 + torch.zeros(4, T, T).masked_fill(
+        scores = q @ k.transpose(-1, -2) / 2 + x.new_zeros(4, T, T).masked_fill(
             hidden, self.penalty
         )
         y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(B, T, D)
@@ -289,3 +289,18 @@ def test_row_order_matters_where_one_mask_is_used_for_all() -> None:
     finding = found("batch-leak", FirstMask(0), batch={"ids": ids}, pad_id=0)
     assert finding.verdict == "fail"
     assert "used for all rows" in finding.cause
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_hides_no_leak_and_makes_none(dtype: torch.dtype) -> None:
+    module = Decoder().to(dtype)
+    for layer in module.layers:
+        layer.penalty = -1e4  # type: ignore[assignment]
+    assert found("future-leak", module, batch=IDS, causal=True).verdict == "pass"
+    module.layers[0].open_heads = [1]  # type: ignore[assignment]
+    finding = found("future-leak", module, batch=IDS, causal=True)
+    assert (finding.verdict, finding.where) == ("fail", ("head 1 of layers.0",))
+    sound = translator(family="encoder_decoder").to(dtype)
+    masks = [each for each in all_checks().values() if each.group == "masks"]
+    report = examine(Patient(module=sound), masks)
+    assert not report.of("fail", "warn"), [(f.code, f.evidence) for f in report.of("fail", "warn")]
