@@ -86,20 +86,31 @@ def _dtype(module: nn.Module) -> torch.dtype | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
+@dataclass(frozen=True)
+class Passed:
+    """One call of a submodule: the float tensors that it was given, and those that it gave."""
+
+    module: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
 @contextmanager
-def outputs(module: nn.Module) -> Iterator[list[tuple[str, list[Tensor]]]]:
-    """The float tensors that each submodule gives, in the order in which they finish."""
-    seen: list[tuple[str, list[Tensor]]] = []
+def passed_through(module: nn.Module) -> Iterator[list[Passed]]:
+    """The calls of all submodules, in the order in which they finish."""
+    seen: list[Passed] = []
     handles: list[RemovableHandle] = []
 
     def note(name: str) -> Any:
-        def hook(_: nn.Module, __: Any, output: Any) -> None:
-            seen.append((name, [each.detach() for each in float_tensors(output)]))
+        def hook(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            given = [*float_tensors(args), *float_tensors(kwargs)]
+            gave = [each.detach() for each in float_tensors(output)]
+            seen.append(Passed(name, [each.detach() for each in given], gave))
 
         return hook
 
     for name, each in module.named_modules():
-        handles.append(each.register_forward_hook(note(name)))
+        handles.append(each.register_forward_hook(note(name), with_kwargs=True))
     try:
         yield seen
     finally:

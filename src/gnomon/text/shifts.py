@@ -24,6 +24,7 @@ _BLOCK = 1 << 15  # lines looked at together
 _WINDOWS = (24, 96)  # lines whose agreement is averaged: short runs with much evidence, long ones
 _CERTAIN = 5.0  # standard errors, since very many windows are looked at
 _END = 12.0  # units of agreement: some ten pairs that do belong together
+_LOST = 1 << 20  # no shift is so large
 _CHANCE = 2.0  # standard errors that pairs may lie above chance and still not belong together
 
 Floats = NDArray[np.float64]
@@ -35,7 +36,8 @@ class Shifted:
 
     Attributes:
         first, last: numbers of its lines in the corpus.
-        shift: the target of source line i stands in line i + shift.
+        shift: the target of source line i stands in line i + shift; 0: the pairs do not belong
+            together, and neither do those at any shift.
     """
 
     first: int
@@ -118,29 +120,47 @@ class _Block:
 
     def runs(self) -> Iterator[Shifted]:
         """Runs that are certain, in their order."""
-        count = len(self.source)
-        taken = np.zeros(count, np.int64)  # the shift that each line was found in, 0: none
+        taken = np.zeros(len(self.source), np.int64)  # 0: sound, else the shift, or _LOST
         for width in _WINDOWS:
-            if width * 2 > count:
+            if width * 2 > len(taken):
                 break
-            step = self.deviation / width**0.5
-            straight = _means(self.straight, width)
-            lost = straight <= self.chance + _CHANCE * step
-            if not lost.any():
-                continue
-            best, which = np.full(len(straight), -np.inf), np.zeros(len(straight), np.int64)
-            for shift in (s for size in range(1, MAX_SHIFT + 1) for s in (size, -size)):
-                means = _means(self._fit(shift), width)
-                better = means > best
-                best, which = np.where(better, means, best), np.where(better, shift, which)
-            floor = np.maximum(self.chance, straight) + _CERTAIN * step
-            which = np.where(lost & (best >= floor), which, 0)
-            for start, stop, shift in _stretches(which):
-                first, last = self._edges(start, stop + width - 1, shift)
-                if not taken[first : last + 1].any():
-                    taken[first : last + 1] = shift
+            self._take_shifted(width, taken)
+        for width in _WINDOWS:
+            if width * 2 > len(taken):
+                break
+            self._take_lost(width, taken)
         for first, last, shift in _stretches(taken):
-            yield Shifted(int(self.lines[first]), int(self.lines[last]), shift)
+            found = 0 if shift == _LOST else shift
+            yield Shifted(int(self.lines[first]), int(self.lines[last]), found)
+
+    def _take_shifted(self, width: int, taken: NDArray[np.int64]) -> None:
+        """Mark the runs in which the pairs of a shift fit, and the pairs themselves do not."""
+        step = self.deviation / width**0.5
+        straight = _means(self.straight, width)
+        lost = straight <= self.chance + _CHANCE * step
+        if not lost.any():
+            return
+        best, which = np.full(len(straight), -np.inf), np.zeros(len(straight), np.int64)
+        for shift in (s for size in range(1, MAX_SHIFT + 1) for s in (size, -size)):
+            means = _means(self._fit(shift), width)
+            better = means > best
+            best, which = np.where(better, means, best), np.where(better, shift, which)
+        floor = np.maximum(self.chance, straight) + _CERTAIN * step
+        which = np.where(lost & (best >= floor), which, 0)
+        for start, stop, shift in _stretches(which):
+            first, last = self._edges(start, stop + width - 1, shift)
+            if not taken[first : last + 1].any():
+                taken[first : last + 1] = shift
+
+    def _take_lost(self, width: int, taken: NDArray[np.int64]) -> None:
+        """Mark the runs that fit at no shift, in a text that does fit elsewhere."""
+        spread = float(self.straight.std()) / width**0.5
+        straight = _means(self.straight, width)
+        lost = straight <= self.chance + _CHANCE * self.deviation / width**0.5
+        lost &= straight <= float(np.median(straight)) - _CERTAIN * spread
+        for start, stop, _ in _stretches(lost.astype(np.int64)):
+            if not taken[start : stop + width].any():
+                taken[start : stop + width] = _LOST
 
     def _edges(self, first: int, last: int, shift: int) -> tuple[int, int]:
         """Where the shift begins and ends to explain the lines better, around a found run."""

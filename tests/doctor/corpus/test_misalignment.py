@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -83,6 +84,16 @@ def test_sides_that_were_shuffled_apart_are_unrelated() -> None:
     assert fit([(s, t) for (s, _), t in zip(pairs, targets, strict=True)]).unrelated
 
 
+def test_a_part_in_another_order_is_found_and_warned_of(tmp_path: Path) -> None:
+    pairs = corpus(1000)
+    middle = [target for _, target in pairs[300:360]][::-1]
+    mixed = [(s, middle[n - 300] if 300 <= n < 360 else t) for n, (s, t) in enumerate(pairs)]
+    (run,) = fit(mixed).runs
+    assert run.shift == 0 and abs(run.first - 301) <= 12 and abs(run.last - 360) <= 12
+    finding = examined(tmp_path, mixed, "misalignment").findings[0]
+    assert finding.verdict == "warn" and "no better than by chance" in finding.evidence
+
+
 def test_repeated_and_sorted_lines_raise_no_alarm() -> None:
     pairs = [pair for pair in corpus(500) for _ in range(4)]
     assert not fit(pairs).runs
@@ -121,3 +132,26 @@ def test_a_few_recurring_sources_are_no_overlap(tmp_path: Path) -> None:
     finding = examined(tmp_path, pairs, "split-overlap", test_pairs=test).findings[0]
     assert finding.verdict == "warn"
     assert "of 331 test sources are trained on: lines 1, 2" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("change", "habit"),
+    [
+        (str.lower, "capital letters"),
+        (lambda text: text.replace(".", " ."), "blanks before punctuation"),
+        (lambda text: text.replace("n", "n@@ "), "marks of subwords"),
+        (lambda text: text.replace("!", "&quot;"), "escaped"),
+    ],
+)
+def test_splits_that_are_written_otherwise_are_told(
+    tmp_path: Path, change: Callable[[str], str], habit: str
+) -> None:
+    text = [f"An Old Inn{n}. Now!" for n in range(60)]
+    test = tmp_path / "test.tsv"
+    test.write_text("".join(f"{line}\t{line}\n" for line in text))
+    same = examined(tmp_path, [(line, line) for line in text], "tokenisation-mismatch",
+                    test_pairs=test).findings[0]  # fmt: skip
+    assert same.verdict == "pass", same.evidence
+    train = [(change(line), change(line)) for line in text]
+    other = examined(tmp_path, train, "tokenisation-mismatch", test_pairs=test).findings[0]
+    assert other.verdict == "fail" and habit in other.evidence

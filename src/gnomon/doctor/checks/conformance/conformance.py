@@ -1,5 +1,7 @@
 """conformance: the model computes what the stock model of its configuration computes."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +11,7 @@ from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, failure, passed
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import difference
-from gnomon.doctor.twin import Twin, float_tensors, outputs, twin
+from gnomon.doctor.twin import Passed, Twin, float_tensors, passed_through, twin
 
 _FAULTY = """
     import torch
@@ -52,13 +54,13 @@ def conformance(case: Case) -> Outcome:
     own_seen, stock_seen = _in_eval(case.module, call), _in_eval(other.module, call)
     found = _first_difference(own_seen, stock_seen, case.tolerance)
     if found is not None:
-        name, moved = found
         return failure(
-            f"with the same weights {name or 'the model'} differs from that of a stock "
-            f"{type(other.module).__name__} by {moved:.2g} of its spread "
+            f"with the same weights {found.told} differs from that of a stock "
+            f"{type(other.module).__name__} by {found.moved:.2g} of its spread "
             f"(rounding: {case.tolerance:.0e}){_strange(other)}",
-            where=[name, *other.strange[:4]],
-            moved=moved,
+            where=[*found.where, *other.strange[:4]],
+            cause=found.cause,
+            moved=found.moved,
         )
     training = _in_training(case, call, other.module)
     if training is not None:
@@ -75,42 +77,77 @@ def conformance(case: Case) -> Outcome:
     )
 
 
-Seen = list[tuple[str, list[Tensor]]]
+@dataclass(frozen=True)
+class _Difference:
+    """The first module to finish with another output.
+
+    Attributes:
+        fed: what it was given differed already, so the code that feeds it is at fault.
+    """
+
+    module: str
+    moved: float
+    fed: bool
+
+    @property
+    def where(self) -> list[str]:
+        """The module at fault first."""
+        owner = self.module.rpartition(".")[0]
+        return [owner, self.module] if self.fed and owner else [self.module]
+
+    @property
+    def told(self) -> str:
+        """What differs."""
+        name = self.module or "the model"
+        return f"what reaches {name}" if self.fed else f"the output of {name}"
+
+    @property
+    def cause(self) -> str:
+        """Where to look."""
+        if not self.fed:
+            return ""
+        owner = self.module.rpartition(".")[0] or "the model"
+        return f"The code of {owner} between its modules is not the stock one."
 
 
-def _in_eval(module: nn.Module, call: Call) -> Seen:
+def _in_eval(module: nn.Module, call: Call) -> list[Passed]:
     module.eval()
-    with torch.no_grad(), outputs(module) as seen:
+    with torch.no_grad(), passed_through(module) as seen:
         torch.manual_seed(0)
         module(*call.args, **call.kwargs)
     return seen
 
 
-def _first_difference(own: Seen, stock: Seen, tolerance: float) -> tuple[str, float] | None:
-    """The first module to finish with another output, and how far off it is."""
-    theirs: dict[str, list[list[Tensor]]] = {}
-    for name, tensors in stock:
-        theirs.setdefault(name, []).append(tensors)
-    for name, tensors in own:
-        if not theirs.get(name):
+def _first_difference(
+    own: list[Passed], stock: list[Passed], tolerance: float
+) -> _Difference | None:
+    theirs: dict[str, list[Passed]] = {}
+    for each in stock:
+        theirs.setdefault(each.module, []).append(each)
+    for each in own:
+        if not theirs.get(each.module):
             continue  # a module that the stock model has not: its owner differs
-        expected = theirs[name].pop(0)
-        if len(tensors) != len(expected):
-            continue
-        for one, two in zip(tensors, expected, strict=True):
-            if one.shape != two.shape:
-                return name, float("inf")
-            moved = difference(one, two)
-            if moved > tolerance:
-                return name, moved
+        expected = theirs[each.module].pop(0)
+        moved = _moved(each.outputs, expected.outputs)
+        if moved > tolerance:
+            fed = _moved(each.inputs, expected.inputs) > tolerance
+            return _Difference(each.module, moved, fed)
     return None
+
+
+def _moved(one: list[Tensor], other: list[Tensor]) -> float:
+    """The largest difference; some give their weights beside the output, and others do not."""
+    pairs = list(zip(one, other, strict=False))
+    if any(a.shape != b.shape for a, b in pairs):
+        return float("inf")
+    return max((difference(a, b) for a, b in pairs), default=0.0)
 
 
 def _in_training(case: Case, call: Call, stock: nn.Module) -> Outcome | None:
     """One pass with dropout alive, the same draws for both; then gradients."""
     seen, gradients = [], []
     for module in (case.module, stock):
-        with untouched(module), torch.enable_grad(), outputs(module) as calls:
+        with untouched(module), torch.enable_grad(), passed_through(module) as calls:
             module.train()
             torch.manual_seed(0)
             result = list(float_tensors(module(*call.args, **call.kwargs)))
@@ -124,11 +161,11 @@ def _in_training(case: Case, call: Call, stock: nn.Module) -> Outcome | None:
     if found is not None:
         return failure(
             f"in evaluation it is the stock {type(stock).__name__}, but in training mode under the "
-            f"same seed {found[0] or 'the model'} differs by {found[1]:.2g} of its spread",
-            where=found[0],
+            f"same seed {found.told} differs by {found.moved:.2g} of its spread",
+            where=found.where,
             cause="Dropout there has another probability or another place than the configuration "
             "says, or something acts in training alone.",
-            moved=found[1],
+            moved=found.moved,
         )
     missing = sorted(set(gradients[1]) - set(gradients[0]))
     if missing:

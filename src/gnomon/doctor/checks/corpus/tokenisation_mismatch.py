@@ -1,9 +1,14 @@
 """tokenisation-mismatch: training and use cut text in the same way."""
 
+from itertools import islice
+
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.surface import shares
+from gnomon.doctor.texts import first_pairs
 from gnomon.recipes import Recipe
+from gnomon.text.sources import Split
 
 _FAULTY = """
     import torch
@@ -31,6 +36,9 @@ _MENDED = _FAULTY.replace(
     "rows = [[ord(letter) for letter in text] for text in texts]  # without the end, 1",
     "rows = [Letters().encode(text) for text in texts]",
 )
+_SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+_NUM_LINES, _FEWEST = 2000, 20
+_HARDLY, _MOSTLY = 0.02, 0.5  # shares of lines that show a habit
 
 
 @check(
@@ -49,8 +57,54 @@ _MENDED = _FAULTY.replace(
 def tokenisation_mismatch(case: Case) -> Outcome:
     """A model reads at its best what it was trained on: the same pieces, the same special ids.
 
-    The rows of the training batch are decoded and encoded again, and must come back.
+    How the lines of training, validation and test text are written is compared (capitals, blanks
+    before punctuation, marks of subwords, escaped characters, accents); the rows of the training
+    batch are decoded and encoded again, and must come back.
     """
+    found = _between_splits(case)
+    try:
+        rows = _of_batch(case)
+    except Skip:
+        if found is None:
+            raise
+        return found
+    return found if found is not None and found.verdict == "fail" else rows
+
+
+def _between_splits(case: Case) -> Outcome | None:
+    """Validation and test text against training text; None where there are no two of them."""
+    seen: dict[str, dict[str, dict[str, float]]] = {}
+    for split in _SPLITS:
+        try:
+            pairs = list(islice(first_pairs(case, split), _NUM_LINES))
+        except Skip:
+            continue
+        if len(pairs) >= _FEWEST:
+            sides = ("source", [p.source for p in pairs]), ("target", [p.target for p in pairs])
+            seen[split] = {side: shares(lines)[1] for side, lines in sides}
+    if "train" not in seen or len(seen) < 2:
+        return None
+    told = [
+        f"{habit}: in {train:.0%} of the {side} lines of training, in {other:.0%} of {split}"
+        for split in list(seen)[1:]
+        for side in ("source", "target")
+        for habit, train in seen["train"][side].items()
+        for other in (seen[split][side][habit],)
+        if min(train, other) <= _HARDLY and max(train, other) >= _MOSTLY
+    ]
+    if not told:
+        return passed(f"{' and '.join(seen)} text are written alike", shares=seen)
+    return failure(
+        "; ".join(told[:4]),
+        cause="One text went through a step (lower-casing, tokenisation, escaping, another Unicode "
+        "form) that the other did not.",
+        mend="Do the same steps to all text, in training and in use; best none, and leave it to "
+        "the model's own tokenizer.",
+        shares=seen,
+    )
+
+
+def _of_batch(case: Case) -> Outcome:
     patient = case.patient
     tokenizer, batch = patient.tokenizer, patient.batch
     if tokenizer is None or not hasattr(tokenizer, "decode"):
