@@ -19,7 +19,7 @@ from gnomon.doctor.pictures import draw_from
 from gnomon.doctor.report import Report
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.walks import codes_of, walk
-from gnomon.errors import DoctorError
+from gnomon.errors import DoctorError, GnomonError
 
 # Forward passes on the small call that a check of this cost makes, as measured on average.
 _PASSES: Mapping[Cost, int] = {"static": 0, "probe": 4, "step": 12, "run": 100}
@@ -176,6 +176,8 @@ def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
         outcome = check.examine(case)
     except Skip as reason:
         outcome = Outcome("skip", str(reason))
+    except GnomonError as error:  # what was handed over cannot be read
+        outcome = Outcome("skip", " ".join(str(error).split()))
     except Exception as error:  # the model's code may raise anything
         outcome = Outcome("skip", f"it could not be made: {type(error).__name__}: {error}"[:500])
     wrong = outcome.verdict in ("fail", "warn")

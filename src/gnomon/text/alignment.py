@@ -23,7 +23,9 @@ from gnomon.text.lines import read_lines
 _MAX_SHIFTS = 16  # numbers of missing lines that are told apart
 _STEP_COST = 8.0  # evidence that a step must bring, in units of `agreement`
 _SIGNATURE_BITS = 128
-_NUMBERS = re.compile(r"\d+")
+# Thousands may be set apart, "27,034" or "27 034"; NFKC has made all blanks one.
+_NUMBERS = re.compile(r"\d{1,3}(?:[ .,'’]\d{3})+(?!\d)|\d+")
+_SEPARATORS = str.maketrans("", "", " .,'’")
 _WORDS = re.compile(r"[^\W\d_]{4,}")
 _SHOWN = 70  # characters of a line in a message
 
@@ -85,7 +87,7 @@ class LineTraits:
             text = unicodedata.normalize("NFKC", line).strip()
             log_lengths.append(float(np.log1p(len(text))))
             endings.append(_ending(text))
-            signatures += _signature(_NUMBERS.findall(text))
+            signatures += _signature([n.translate(_SEPARATORS) for n in _NUMBERS.findall(text)])
             signatures += _signature([word[:4] for word in _WORDS.findall(text.casefold())])
         both = np.frombuffer(bytes(signatures), np.uint64).reshape(-1, 2, 2)
         return cls(

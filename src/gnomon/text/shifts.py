@@ -25,6 +25,11 @@ _WINDOWS = (24, 96)  # lines whose agreement is averaged: short runs with much e
 _CERTAIN = 5.0  # standard errors, since very many windows are looked at
 _END = 12.0  # units of agreement: some ten pairs that do belong together
 _LOST = 1 << 20  # no shift is so large
+_SHARED = 0.7  # share of the pairs with numbers that must have one on both sides
+_MISSES = 0.75  # share of such pairs in a lost run that have none
+_FOUND = 0.6  # share of the missed numbers that must stand in other lines of the run
+_DIFFERENT = 4  # numbers among these, as one that recurs stands anywhere
+_SURPRISE = 25.0  # nats: how improbable these misses are in a sound text
 _CHANCE = 2.0  # standard errors that pairs may lie above chance and still not belong together
 
 Floats = NDArray[np.float64]
@@ -36,8 +41,8 @@ class Shifted:
 
     Attributes:
         first, last: numbers of its lines in the corpus.
-        shift: the target of source line i stands in line i + shift; 0: the pairs do not belong
-            together, and neither do those at any shift.
+        shift: the target of source line i stands in line i + shift; 0: their numbers stand in
+            other lines of the run, and no shift explains it.
     """
 
     first: int
@@ -100,10 +105,10 @@ class _Block:
         self.source = LineTraits.of(pair.source for pair in pairs)
         self.target = LineTraits.of(pair.target for pair in pairs)
         self.ratio = float(np.median(self.source.log_lengths) - np.median(self.target.log_lengths))
-        self.straight = self._fit(0)
         far = max(MAX_SHIFT + 1, len(pairs) // 3)
         apart = np.concatenate([self._fit(far + step, cut=True) for step in range(4)])
         self.chance, self.deviation = float(apart.mean()), float(apart.std()) or 1.0
+        self.straight = self._fit(0)
 
     def _fit(self, shift: int, *, cut: bool = False) -> Floats:
         """Agreement of source i with target i + shift; by chance where there is no such line."""
@@ -114,8 +119,12 @@ class _Block:
         )
         if cut:
             return inner
-        whole = np.full(count, self.chance if shift else 0.0)
-        whole[start:stop] = inner
+        # A line that stands on one side alone was never translated, and blank lines fit everywhere.
+        blank = self.source.log_lengths[start:stop] == 0
+        blank |= self.target.log_lengths[start + shift : stop + shift] == 0
+        nothing = self.chance if shift else float(np.median(inner))
+        whole = np.full(count, nothing)
+        whole[start:stop] = np.where(blank, nothing, inner)
         return whole
 
     def runs(self) -> Iterator[Shifted]:
@@ -153,14 +162,36 @@ class _Block:
                 taken[first : last + 1] = shift
 
     def _take_lost(self, width: int, taken: NDArray[np.int64]) -> None:
-        """Mark the runs that fit at no shift, in a text that does fit elsewhere."""
-        spread = float(self.straight.std()) / width**0.5
-        straight = _means(self.straight, width)
-        lost = straight <= self.chance + _CHANCE * self.deviation / width**0.5
-        lost &= straight <= float(np.median(straight)) - _CERTAIN * spread
+        """Mark the runs whose pairs have no number in common, but have them in other lines.
+
+        Lengths would not do here: where all lines are short, no pair is of likelier length than
+        another.
+        """
+        sets = self.source.numbers, self.target.numbers
+        telling = (sets[0].any(axis=1) | sets[1].any(axis=1)).astype(np.float64)
+        telling[(self.source.log_lengths == 0) | (self.target.log_lengths == 0)] = 0.0
+        missed = telling * ~(sets[0] & sets[1]).any(axis=1)
+        share = min(0.99, 1 - missed.sum() / max(1.0, telling.sum()))
+        if share < _SHARED:
+            return  # sides that seldom share a number say nothing where they do not
+        misses, chances = _means(missed, width) * width, _means(telling, width) * width
+        surprise = misses * -np.log(1 - share)
+        lost = (misses >= _MISSES * chances) & (surprise >= _SURPRISE)
         for start, stop, _ in _stretches(lost.astype(np.int64)):
-            if not taken[start : stop + width].any():
-                taken[start : stop + width] = _LOST
+            places = start + np.flatnonzero(missed[start : stop + width])
+            first, last = int(places[0]), int(places[-1])
+            if not taken[first : last + 1].any() and self._reordered(places):
+                taken[first : last + 1] = _LOST
+
+    def _reordered(self, places: NDArray[np.int64]) -> bool:
+        """Whether the numbers that these pairs miss stand in other pairs of them.
+
+        Where numbers are written out on one side they do not.
+        """
+        wanted = [tuple(row) for row in self.source.numbers[places].tolist() if any(row)]
+        there = {tuple(row) for row in self.target.numbers[places].tolist()}
+        found = [row for row in wanted if row in there]
+        return len(set(found)) >= _DIFFERENT and len(found) >= _FOUND * len(wanted)
 
     def _edges(self, first: int, last: int, shift: int) -> tuple[int, int]:
         """Where the shift begins and ends to explain the lines better, around a found run."""

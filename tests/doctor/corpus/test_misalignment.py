@@ -84,14 +84,31 @@ def test_sides_that_were_shuffled_apart_are_unrelated() -> None:
     assert fit([(s, t) for (s, _), t in zip(pairs, targets, strict=True)]).unrelated
 
 
-def test_a_part_in_another_order_is_found_and_warned_of(tmp_path: Path) -> None:
+def test_a_part_in_another_order_is_found(tmp_path: Path) -> None:
     pairs = corpus(1000)
     middle = [target for _, target in pairs[300:360]][::-1]
     mixed = [(s, middle[n - 300] if 300 <= n < 360 else t) for n, (s, t) in enumerate(pairs)]
     (run,) = fit(mixed).runs
     assert run.shift == 0 and abs(run.first - 301) <= 12 and abs(run.last - 360) <= 12
     finding = examined(tmp_path, mixed, "misalignment").findings[0]
-    assert finding.verdict == "warn" and "no better than by chance" in finding.evidence
+    assert finding.verdict == "fail" and "numbers of one side" in finding.evidence
+
+
+def test_lines_that_were_never_translated_are_no_misalignment() -> None:
+    pairs = [(s, "" if 300 <= n < 500 else t) for n, (s, t) in enumerate(corpus(1500))]
+    assert not fit(pairs).runs
+
+
+def test_numbers_that_one_side_writes_out_raise_no_alarm() -> None:
+    pairs = corpus(2000)
+    written = [(f"{n} dogs run.", "einige Hunde rennen.") for n in range(10, 90)]
+    assert not fit(pairs[:1000] + written + pairs[1000:]).runs
+
+
+def test_short_lines_before_long_ones_raise_no_alarm() -> None:
+    """Their lengths have another ratio than those of the rest."""
+    short = [("hi.", "halloechen.") for _ in range(300)]
+    assert not fit(short + corpus(3000)).runs
 
 
 def test_repeated_and_sorted_lines_raise_no_alarm() -> None:

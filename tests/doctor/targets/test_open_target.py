@@ -259,12 +259,14 @@ def test_a_function_of_the_user(tmp_path: Path) -> None:
         ("{folder}/kind", "names its kind"),
         ("{folder}/bundle", "bundle"),
         ("{folder}/three", "two files"),
+        ("{folder}/columns.tsv", "one TAB"),
     ],
 )
 def test_mistakes_are_told_with_a_mend(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "mine.py").write_text(CODE)
     (tmp_path / "syntax.py").write_text("def f(:\n")
     (tmp_path / "weights.safetensors").write_bytes(b"")
+    (tmp_path / "columns.tsv").write_text("1\ta\tb\n")
     for folder in ("empty", "json", "kind", "bundle", "three"):
         (tmp_path / folder).mkdir()
     (tmp_path / "json" / "config.json").write_text("{")

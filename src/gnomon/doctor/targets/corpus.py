@@ -88,7 +88,8 @@ def _target(name: str, files: dict[str, Path]) -> Target:
             for key in ("source", "target", "pairs")
         )
         if source or pairs:
-            TextSource(SourceConfig(source=source, target=target, pairs=pairs))
+            text = TextSource(SourceConfig(source=source, target=target, pairs=pairs))
+            next(text.rows(), None)  # a file in another form shows in its first line
     listed = ", ".join(f"{key} {path.name}" for key, path in files.items())
     return Target(
         name=name,

@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import Outcome, Skip, failure, passed
 from gnomon.doctor.texts import split_of
 from gnomon.text.corpus import ParallelCorpus
 from gnomon.text.shifts import MIN_PAIRS, Shifted, find_shifts
@@ -61,12 +61,9 @@ def misalignment(case: Case) -> Outcome:
     if fit.runs:
         told = "; ".join(_told(run, corpus) for run in fit.runs[:_NAMED])
         is_shifted = any(run.shift for run in fit.runs)
-        return (failure if is_shifted else warning)(
+        return failure(
             f"{wrong:,} of {fit.num_pairs:,} pairs do not belong together: {told}",
-            cause=""
-            if is_shifted
-            else "Lines of that part stand in another order on one side, or "
-            "it is of another text there.",
+            cause="" if is_shifted else "Lines of that part stand in another order on one side.",
             where=[corpus.place(run.first) for run in fit.runs[:_NAMED]],
             wrong=wrong,
             pairs=fit.num_pairs,
@@ -92,7 +89,7 @@ def misalignment(case: Case) -> Outcome:
 def _told(run: Shifted, corpus: ParallelCorpus) -> str:
     lines = f"lines {corpus.spot(run.first)} to {corpus.spot(run.last)}"
     if run.shift == 0:
-        return f"in {lines} the sides fit no better than by chance"
+        return f"in {lines} the numbers of one side stand in other lines of the other"
     which = "later" if run.shift > 0 else "earlier"
     count = abs(run.shift)
     return f"in {lines} the translation stands {count} line{'s' if count > 1 else ''} {which}"
