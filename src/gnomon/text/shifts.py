@@ -168,9 +168,10 @@ class _Block:
         another.
         """
         sets = self.source.numbers, self.target.numbers
-        telling = (sets[0].any(axis=1) | sets[1].any(axis=1)).astype(np.float64)
-        telling[(self.source.log_lengths == 0) | (self.target.log_lengths == 0)] = 0.0
-        missed = telling * ~(sets[0] & sets[1]).any(axis=1)
+        written = (self.source.log_lengths > 0) & (self.target.log_lengths > 0)
+        numbered = written & (sets[0].any(axis=1) | sets[1].any(axis=1))
+        telling = numbered.astype(np.float64)
+        missed = (numbered & ~(sets[0] & sets[1]).any(axis=1)).astype(np.float64)
         share = min(0.99, 1 - missed.sum() / max(1.0, telling.sum()))
         if share < _SHARED:
             return  # sides that seldom share a number say nothing where they do not
