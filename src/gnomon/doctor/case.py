@@ -194,7 +194,6 @@ class Case:
             Skip: no attention was seen.
         """
         record = self.seen.record
-        assert record is not None
         if not record.attention:
             raise Skip("no attention call was seen in this module")
         return record
@@ -251,9 +250,7 @@ class Case:
     @fact
     def intent(self) -> Intent:
         """What the model is meant to be."""
-        record = self.seen.record
-        assert record is not None
-        return infer(self.patient, self.small, record)
+        return infer(self.patient, self.small, self.seen.record)
 
     @fact
     def must_not_look_ahead(self) -> Intent:
@@ -398,7 +395,6 @@ class Case:
         Training moves the gains of norms away from one another, and no usual scheme draws them.
         """
         record = self.seen.record
-        assert record is not None
         gains = [n.weight for n in record.norms if n.weight is not None and n.weight.numel() > 1]
         shifts = [n.bias for n in record.norms if n.bias is not None and n.bias.numel() > 1]
         if not gains:

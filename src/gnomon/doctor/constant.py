@@ -79,7 +79,6 @@ def constant_run(case: Case, stream: StreamName) -> Run:
 
 def self_attention(run: Run, stream: StreamName) -> list[AttentionCall]:
     """The self-attention calls on a text, in order."""
-    assert run.record is not None
     length = run.call.length(stream)
     return [
         each

@@ -110,7 +110,6 @@ def stock_embedded(case: Case, stream: StreamName) -> Embedded:
 
 def sum_of(run: Run, other: Run, stream: StreamName) -> Embedded:
     """As `embedded`, from two observed runs of one model that differ in the text's tokens."""
-    assert run.record is not None and other.record is not None
     lookup, moved = _lookup(run, stream), _lookup(other, stream)
     tokens, change = lookup.output.float(), moved.output.float() - lookup.output.float()
     if not bool(change.abs().max() > 0):
@@ -136,7 +135,6 @@ def sum_of(run: Run, other: Run, stream: StreamName) -> Embedded:
 
 def _lookup(run: Run, stream: StreamName) -> EmbeddingCall:
     ids = run.call.text(stream)
-    assert run.record is not None
     for each in run.record.embeddings:
         if each.ids.shape == ids.shape and torch.equal(each.ids.to(ids), ids):
             return each

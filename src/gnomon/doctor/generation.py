@@ -306,7 +306,6 @@ def until_end(tokens: Tensor, over: frozenset[int]) -> int:
 def logit_writers(case: Case) -> list[str]:
     """Modules that give the model's output (the root among them, last)."""
     tokens, record = case.seen.tokens, case.seen.record
-    assert record is not None
     return sorted(
         (
             name

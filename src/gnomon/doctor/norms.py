@@ -39,7 +39,6 @@ class Norm:
 def norms(case: Case) -> list[Norm]:
     """Every norm, by its first call."""
     record = case.seen.record
-    assert record is not None
     found: dict[str, Norm] = {}
     for call in record.norms:
         module = case.module.get_submodule(call.module)

@@ -91,8 +91,8 @@ def read_objective(case: Case, call: Call) -> Objective:
     gradient = torch.autograd.grad(loss, leaf, allow_unused=True)[0]
     if gradient is None:
         raise Skip("the loss is not computed from the model's output")
-    gradient = Run(call, gradient, {"logits": gradient}, None).tokens.double()
-    values = Run(call, leaf, {"logits": leaf.detach()}, None).tokens.double()
+    gradient = Run(call, gradient, {"logits": gradient}).tokens.double()
+    values = Run(call, leaf, {"logits": leaf.detach()}).tokens.double()
     return _solved(case, call, gradient, values.softmax(-1))
 
 
@@ -109,7 +109,6 @@ def _form(output: Tensor) -> Any:
 def _place(case: Case, call: Call, logits: Tensor) -> nn.Module:
     """The innermost module whose output the logits are: a model may compute its loss inside."""
     record = case.observed(call).record
-    assert record is not None
     for name, calls in reversed(record.modules.items()):
         tensors = calls[-1].tensors if name else ()
         if tensors and tensors[0].shape == logits.shape and torch.equal(tensors[0], logits):
@@ -122,7 +121,7 @@ def _place(case: Case, call: Call, logits: Tensor) -> nn.Module:
 def _logits_in(output: Any, call: Call) -> Tensor:
     """The tensor itself, as it stands in the output, that `Run.tokens` shows."""
     tensors = tensors_of(output)
-    shown = Run(call, output, tensors, None).tokens
+    shown = Run(call, output, tensors).tokens
     for tensor in tensors.values():
         if tensor.data_ptr() == shown.data_ptr() and tensor.numel() == shown.numel():
             return tensor

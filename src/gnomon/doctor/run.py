@@ -23,13 +23,19 @@ class Run:
     Attributes:
         output: as the module returned it.
         tensors: its float tensors by path ("logits", "past_key_values.0.1" …).
-        record: what the probe saw, where it was asked to look.
+        seen: what the probe saw, where it was asked to look.
     """
 
     call: Call
     output: Any
     tensors: Mapping[str, Tensor]
-    record: Record | None
+    seen: Record | None = None
+
+    @property
+    def record(self) -> Record:
+        """What the probe saw in an observed run."""
+        assert self.seen is not None, "this run was not observed"
+        return self.seen
 
     @property
     def tokens(self) -> Tensor:

@@ -84,7 +84,6 @@ class Sight:
 
 def sights(run: Run) -> list[Sight]:
     """The calls of an observed run whose weights are known and fit its texts."""
-    assert run.record is not None
     call = run.call
     lengths = {name: call.length(name) for name in call.streams}
     keeps = {name: call.keep(name) for name in call.streams}

@@ -25,7 +25,6 @@ def parted(
     Returns:
         its dotted name and by how much, in units of the spread; None: none that was seen did.
     """
-    assert base.record is not None and other.record is not None
     moved: dict[str, tuple[int, float]] = {}
     for name, calls in base.record.modules.items():
         others = other.record.modules.get(name, [])
@@ -74,7 +73,6 @@ def _rows_first(tensor: Tensor, keep: Tensor) -> Tensor | None:
 
 def first_not_finite(run: Run) -> str | None:
     """The first module that gave something not finite; None: none did."""
-    assert run.record is not None
     found = [
         (one.order, name)
         for name, calls in run.record.modules.items()

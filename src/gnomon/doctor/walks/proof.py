@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from gnomon.doctor.check import all_checks
 from gnomon.doctor.finding import Finding, Skip
+from gnomon.doctor.optimizing import optimizer_of
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.walks.walk import Proof
 
@@ -107,9 +108,7 @@ def _finite(case: Case, finding: Finding) -> tuple[str, Patient]:
 
 
 def _regrouped(case: Case, finding: Finding) -> tuple[str, Patient]:
-    optimizer = case.patient.optimizer
-    if optimizer is None:
-        raise Skip("no optimizer was handed over")
+    optimizer = optimizer_of(case)
     groups: list[dict[str, Any]] = []
     for group in optimizer.param_groups:
         options = {name: value for name, value in group.items() if name != "params"}

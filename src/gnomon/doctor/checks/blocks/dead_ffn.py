@@ -97,7 +97,6 @@ def _hidden(case: Case) -> Iterator[tuple[str, Tensor]]:
 def _writers(case: Case, reader: str) -> list[str]:
     """The projections of the same layer whose outputs became what `reader` reads."""
     record = case.seen.record
-    assert record is not None
     calls, modules = record.modules, dict(case.module.named_modules())
     if not calls.get(reader):
         return []

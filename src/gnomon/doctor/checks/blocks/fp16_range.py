@@ -41,7 +41,6 @@ def fp16_range(case: Case) -> Outcome:
     precision; the first one that would not fit is named.
     """
     record = case.seen.record
-    assert record is not None
     sizes = [
         (calls[0].order, name, max(o.absmax for call in calls for o in call.outputs))
         for name, calls in record.modules.items()

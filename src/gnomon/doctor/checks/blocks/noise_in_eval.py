@@ -58,7 +58,6 @@ def noise_in_eval(case: Case) -> Outcome:
     if max(off, state) == 0.0:
         return passed("two runs under different seeds are the same", moved=0.0)
     record = case.seen.record
-    assert record is not None
     alive = [each.module for each in record.dropouts if each.training and each.p > 0]
     drawn = [each.module for each in record.random_ops]
     where = list(dict.fromkeys(each or "(the root)" for each in alive or drawn))

@@ -60,7 +60,7 @@ def logits_spread(case: Case) -> Outcome:
     if case.is_fresh is None and spread > _WIDE:
         raise Skip(f"{scale}, and nothing tells whether the model is trained")
     cause = ""
-    tables = case.seen.record.embeddings if case.seen.record else []
+    tables = case.seen.record.embeddings
     size = float(tables[0].table.detach().float().std()) if tables else 0.0
     if size > 0.5 and _is_tied(case, logits.size(-1)):
         cause = (

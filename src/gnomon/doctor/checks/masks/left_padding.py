@@ -132,7 +132,6 @@ def _with_positions(case: Case, padded: Call) -> torch.Tensor | None:
 def _tables(case: Case) -> list[str]:
     """Tables of positions: those that no id of the text indexes."""
     record = case.seen.record
-    assert record is not None
     text = case.small.text("source")
     return list(
         dict.fromkeys(

@@ -2,7 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.doctor.finding import Outcome, passed, warning
+from gnomon.doctor.optimizing import held
 
 _FAULTY = """
     import torch
@@ -40,16 +41,12 @@ _MENDED = """
 )
 def decay_on_norms(case: Case) -> Outcome:
     """Decay pulls gains of norms from 1 to 0 and biases to 0, against what they have to learn."""
-    optimizer = case.patient.optimizer
-    if optimizer is None:
-        raise Skip("no optimizer was handed over")
-    names = {id(p): name for name, p in case.module.named_parameters()}
     decayed = [
-        names.get(id(p), "(not of this module)")
-        for group in optimizer.param_groups
-        if group.get("weight_decay", 0.0)
-        for p in group["params"]
-        if p.dim() < 2 and p.numel() > 1
+        each.name
+        for each in held(case)
+        if each.options.get("weight_decay", 0.0)
+        and each.parameter.dim() < 2
+        and each.parameter.numel() > 1
     ]
     if not decayed:
         return passed("no gain or bias is in a group with weight decay")

@@ -100,8 +100,7 @@ def parameter_frozen(case: Case) -> Outcome:
 
 
 def _trains_embeddings(case: Case) -> bool:
-    record = case.seen.record
-    return any(call.table.requires_grad for call in record.embeddings) if record else False
+    return any(call.table.requires_grad for call in case.seen.record.embeddings)
 
 
 def _odd_ones(parameters: dict[str, torch.nn.Parameter], learns_below: bool) -> list[str]:

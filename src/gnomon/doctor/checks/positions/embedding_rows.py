@@ -52,7 +52,6 @@ def embedding_rows(case: Case) -> Outcome:
     the vocabulary.
     """
     record = case.seen.record
-    assert record is not None
     owners = {id(p): name.removesuffix(".weight") for name, p in case.module.named_parameters()}
     tables: dict[int, tuple[str, Tensor, set[int]]] = {}
     texts = [case.call.text(name) for name in case.call.streams]

@@ -93,7 +93,6 @@ def _moved(case: Case, stream: StreamName, side: Side) -> tuple[float, float]:
         run = case.observed(call)
     except Exception as error:
         raise Skip(f"the model does not run on more padding: {type(error).__name__}") from None
-    assert run.record is not None
     tensor = seen.site.tensor(run.record).float()
     before = seen.factor * seen.tokens + seen.rest
     if tensor.size(0) == call.length(stream) and tensor.size(0) != before.size(0):

@@ -142,7 +142,6 @@ def _first_keys(module: nn.Module, call: Call) -> Tensor:
         raise Skip(
             f"it does not read {call.length(call.read)} tokens in bf16 ({type(error).__name__})"
         ) from None
-    assert record is not None
     if not record.attention or record.attention[0].query is None:
         raise Skip("the first attention does not show its queries and keys")
     first = record.attention[0]

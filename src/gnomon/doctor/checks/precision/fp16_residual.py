@@ -59,7 +59,6 @@ def fp16_residual(case: Case) -> Outcome:
     Both are read off one pass in the model's own precision.
     """
     record = case.seen.record
-    assert record is not None
     largest: dict[str, float] = {}
     swallowed: dict[str, float] = {}
     inputs = _inputs(case)

@@ -49,7 +49,6 @@ def dropout_before_softmax(case: Case) -> Outcome:
     use.
     """
     record = case.in_training.record
-    assert record is not None
     if not record.attention:
         raise Skip("no attention call was seen in this module")
     wrong = [each for each in record.attention if each.dropout_before_softmax]

@@ -81,7 +81,6 @@ def _at_start(case: Case) -> str:
     """What the scores are like in a model of the same configuration with fresh weights."""
     try:
         record = stock_run(case).record
-        assert record is not None
         fresh = [float(each.score_std.max()) for each in measured(record, case) if each.queries]
     except Skip:
         return ""

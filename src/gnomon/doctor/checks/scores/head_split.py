@@ -103,7 +103,6 @@ def _grouped_otherwise(case: Case) -> list[str]:
         record = stock_run(case).record
     except Skip:
         return []
-    assert record is not None
     design = {each.module: _groups(each) for each in record.attention}
     return [
         each.module

@@ -134,7 +134,6 @@ def _designed(case: Case) -> Mapping[str, float]:
         record = stock_run(case).record
     except Skip:
         return {}
-    assert record is not None
     found = [each for each in map(_scale, record.attention) if each is not None]
     return {each.call.module: each.ratio for each in found}
 

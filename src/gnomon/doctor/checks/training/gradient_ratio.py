@@ -6,6 +6,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.monitors.updates import TITLE, Updates, judge
+from gnomon.doctor.optimizing import optimizer_of
 from gnomon.doctor.restore import rolled_back
 
 _FAULTY = """
@@ -37,9 +38,7 @@ def gradient_ratio(case: Case) -> Outcome:
 
     One step of the real optimizer is taken at its present learning rate, and rolled back.
     """
-    module, optimizer = case.module, case.patient.optimizer
-    if optimizer is None:
-        raise Skip("no optimizer was handed over")
+    module, optimizer = case.module, optimizer_of(case)
     monitor = Updates(module)
     with rolled_back(module, optimizer, case.patient.schedule), torch.enable_grad():
         module.eval()
