@@ -83,7 +83,8 @@ def preflight_line(report: Report) -> str:
     """ "19 of 20 checks hold before the first step (2 do not apply; 1.1 s)"."""
     counts = report.counts()
     made = len(report.findings) - counts["skip"]
-    skipped = f"{counts['skip']} do not apply; " if counts["skip"] else ""
+    verb = "does" if counts["skip"] == 1 else "do"
+    skipped = f"{counts['skip']} {verb} not apply; " if counts["skip"] else ""
     return (
         f"{counts['pass']} of {made} checks hold before the first step "
         f"({skipped}{report.seconds:.1f} s)"
