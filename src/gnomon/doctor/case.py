@@ -247,6 +247,14 @@ class Case:
             raise Skip("no attention call was seen whose queries and keys are the texts' tokens")
         return found
 
+    @property
+    def sights_if_any(self) -> list[Sight]:
+        """`sights`, empty where none are to be had: what was measured is told without a place."""
+        try:
+            return self.sights
+        except Skip:
+            return []
+
     @fact
     def intent(self) -> Intent:
         """What the model is meant to be."""

@@ -223,3 +223,30 @@ def test_an_end_that_the_labels_leave_out_is_found() -> None:
     found = findings(Patient(module=module, batch=batch))["pad-is-eos"]
     assert found.verdict == "fail"
     assert "leave out the end" in found.cause
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_prompts_padded_at_the_right_are_compared_at_their_last_token(masked: bool) -> None:
+    torch.manual_seed(0)
+    module = Transformer(TransformerConfig(**SIZES, family="decoder"))
+
+    def generate(module: Any, batch: Any, num_tokens: int) -> Tensor:
+        ids, cache = batch["ids"], module.new_cache()
+        keep = ids != 0
+        hidden = module.decode(ids, keep=keep if masked else None, cache=cache)
+        last = keep.sum(1) - 1
+        token = module.project(hidden)[torch.arange(len(ids)), last].argmax(-1, keepdim=True)
+        made = [token]
+        for _ in range(num_tokens - 1):
+            token = module.project(module.decode(token, cache=cache)[:, -1:]).argmax(-1)
+            made.append(token)
+        return torch.cat(made, dim=1)
+
+    ids = torch.randint(3, 40, (3, 16))
+    ids[1, 12:] = ids[2, 9:] = 0
+    sick = Patient(
+        module=module, batch={"ids": ids}, generate=generate, padding_side="right", pad_id=0
+    )
+    found = findings(sick)["batch-differs"]
+    assert found.verdict == ("pass" if masked else "fail"), found.evidence
+    assert masked or "Padding of the prompts" in found.cause

@@ -118,6 +118,8 @@ def test_a_leak_beside_attention_is_told_apart() -> None:
     assert finding.verdict == "fail"
     assert finding.where == ("layers.1.norm",)
     assert "beside attention" in finding.cause
+    bare = found("future-leak", Pooled(), batch=IDS, causal=True)
+    assert bare.verdict == "fail", bare.evidence
 
 
 class NormOverPositions(nn.Module):
@@ -304,3 +306,23 @@ def test_half_precision_hides_no_leak_and_makes_none(dtype: torch.dtype) -> None
     masks = [each for each in all_checks().values() if each.group == "masks"]
     report = examine(Patient(module=sound), masks)
     assert not report.of("fail", "warn"), [(f.code, f.evidence) for f in report.of("fail", "warn")]
+
+
+class Pooled(nn.Module):
+    """Adds the mean of all positions, padding or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(40, 16)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x: Tensor = self.embed(ids)
+        return x + x.mean(1, keepdim=True)
+
+
+def test_a_padding_leak_shows_in_bf16() -> None:
+    module = Pooled().to(torch.bfloat16)
+    ids = IDS["ids"].clone()
+    ids[0, 6:] = 0
+    assert found("padding-leak", module, batch={"ids": ids}, pad_id=0).verdict == "fail"

@@ -59,7 +59,7 @@ def empty_row(case: Case) -> Outcome:
     the softmax is uniform instead, and the row an average over padding. Seen in the batch as it is,
     and with a first row that is all padding.
     """
-    lost = [each for each in case.sights if _averages_hidden(each)]
+    lost = [each for each in case.sights_if_any if _averages_hidden(each)]
     if lost:
         return failure(
             f"in {len(lost)} attention calls a real query has no key it may attend to, and "

@@ -179,7 +179,7 @@ class _Cut(TorchFunctionMode):
 
 def _own(case: Case) -> list[Sight]:
     read = case.small.read
-    return [each for each in case.sights if each.is_self and each.query == read]
+    return [each for each in case.sights_if_any if each.is_self and each.query == read]
 
 
 def _mixes_in_training(module: nn.Module) -> bool:
@@ -200,7 +200,8 @@ def _leak(case: Case, worst: float, at: int, reason: str) -> Outcome:
         total = sum(each.future.numel() for each in own)
         cause = f"{heads} of {total} heads in {len(open_ones)} of {len(own)} layers see the future."
     else:
-        cause = "Every attention call hides the future: something beside attention mixes positions."
+        cause = "Something beside attention mixes positions"
+        cause += ": every attention call hides the future." if own else "."
         call, late = case.small, _late(case, at)
         other = case.observed(call.perturbed(call.read, late))
         early = ~late & call.keep(call.read).cpu()

@@ -75,7 +75,7 @@ def packed_documents(case: Case) -> Outcome:
             f"other words in one document move the others by {worst:.1e} of their spread",
             moved=worst,
         )
-    seen = [each for each in case.sights if each.is_self and each.query == call.read]
+    seen = [each for each in case.sights_if_any if each.is_self and each.query == call.read]
     bad = [each for each in seen if _crosses(each, documents)]
     return failure(
         f"other words in document {pair[0]} move its row's other documents by {worst:.2g} of their "

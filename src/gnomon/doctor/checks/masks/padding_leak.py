@@ -69,7 +69,7 @@ def padding_leak(case: Case) -> Outcome:
     )
     if moved <= case.tolerance:
         return passed(evidence, moved=moved)
-    seen = [each for each in case.sights if each.has_padding and each.key == name]
+    seen = [each for each in case.sights_if_any if each.has_padding and each.key == name]
     where, cause = places(seen, "padding"), ""
     if where:
         total = sum(each.padding.numel() for each in seen)
