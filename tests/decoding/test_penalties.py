@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import every_output
 
+from decoding.oracle import every_output
 from gnomon.decoding import SearchConfig, beam_search, greedy_search
 from gnomon.decoding.penalties import forbid_repeated_ngrams
 from gnomon.decoding.rules import SearchRules

@@ -7,8 +7,8 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracle import every_output
 
+from decoding.oracle import every_output
 from gnomon.decoding import Constraints, SearchConfig, beam_search, contains, essential
 from gnomon.decoding.required import RequiredPhrases
 from gnomon.errors import RecipeError

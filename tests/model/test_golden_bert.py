@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from golden import CLOSE, Weights, filled, randomise
 from torch import Tensor
 
 from gnomon.model import Transformer, TransformerConfig
+from model.golden import CLOSE, Weights, filled, randomise
 from model_configs import BERT, changed
 
 SIZES = {

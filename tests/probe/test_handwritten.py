@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from handwritten import SAME, Base, D, H, K, LoopOverHeads, PairwiseBias, reference
 from torch import Tensor, nn
 
 from gnomon.probe import observe
+from probe.handwritten import SAME, Base, D, H, K, LoopOverHeads, PairwiseBias, reference
 
 B, T = 3, 6
 

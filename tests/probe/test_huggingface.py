@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hf_models import KINDS, LENGTH, TARGET_LENGTH, Kind, build, inputs
 from torch import Tensor
 
 from gnomon.probe import AttentionCall, Record, observe
+from probe.hf_models import KINDS, LENGTH, TARGET_LENGTH, Kind, build, inputs
 
 pytest.importorskip("transformers")
 CASES = [(kind, attention) for kind in KINDS for attention in ("eager", "sdpa")]

@@ -8,13 +8,13 @@ import weakref
 import pytest
 import torch
 import torch.nn.functional as F
-from handwritten import Annotated, D, Fused
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from gnomon.errors import GnomonError
 from gnomon.probe import observe
+from probe.handwritten import Annotated, D, Fused
 
 B, T = 2, 5
 KEEP = torch.ones(B, 1, T, T, dtype=torch.bool).tril()

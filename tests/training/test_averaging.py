@@ -3,13 +3,13 @@
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_task import TinyTask, trainer
 
 from gnomon.errors import ModelError, RecipeError, RunError
 from gnomon.model import Transformer, load_model, mean_weights, save_model
 from gnomon.training import AveragingConfig, Listener, RunFolder, read_metrics
 from gnomon.training.averaging import MovingAverage, read_record
 from model_configs import BASE, changed
+from training.tiny_task import TinyTask, trainer
 
 
 class Averages(Listener):

@@ -2,13 +2,13 @@ import json
 
 import pytest
 import torch
-from tiny_task import TinyTask, trainer
 
 from gnomon.errors import RunError
 from gnomon.training.checkpoint import Checkpoints
 from gnomon.training.events import Listener
 from gnomon.training.run import RunFolder
 from gnomon.training.state import Best, IntervalSums, TrainingState
+from training.tiny_task import TinyTask, trainer
 
 
 class Messages(Listener):

@@ -9,11 +9,11 @@ import time
 
 import pytest
 import torch
-from tiny_task import TinyTask, trainer
 
 from gnomon import files
 from gnomon.training import AveragingConfig, ObjectiveConfig, checkpoint, keeper
 from gnomon.training.run import RunFolder
+from training.tiny_task import TinyTask, trainer
 
 # Children are forked: importing torch anew in each would take most of the time.
 FORK = multiprocessing.get_context("fork")

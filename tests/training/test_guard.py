@@ -4,7 +4,6 @@ import json
 import pytest
 import torch
 from safetensors import SafetensorError
-from tiny_task import TinyTask, trainer
 from torch import nn
 
 from gnomon.errors import TrainingStopped
@@ -12,6 +11,7 @@ from gnomon.training import checkpoint
 from gnomon.training.events import Listener
 from gnomon.training.guard import find_non_finite, is_disk_full
 from gnomon.training.run import RunFolder
+from training.tiny_task import TinyTask, trainer
 
 
 class Poison(nn.Module):

@@ -6,7 +6,6 @@ import time
 
 import pytest
 import torch
-from tiny_task import TinyTask, trainer
 
 from gnomon.model import (
     AttentionConfig,
@@ -18,6 +17,7 @@ from gnomon.model import (
 from gnomon.training.events import Listener
 from gnomon.training.interrupts import Interrupts
 from gnomon.training.run import RunFolder
+from training.tiny_task import TinyTask, trainer
 
 FORK = multiprocessing.get_context("fork")
 

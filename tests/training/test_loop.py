@@ -4,13 +4,13 @@ import shutil
 
 import pytest
 import torch
-from tiny_task import TinyTask, trainer
 
 from gnomon.errors import RecipeError
 from gnomon.training.events import Listener
 from gnomon.training.objective import ObjectiveConfig
 from gnomon.training.optimizer import OptimizerConfig
 from gnomon.training.run import RunFolder
+from training.tiny_task import TinyTask, trainer
 
 
 class Recorder(Listener):

@@ -4,7 +4,6 @@ import sys
 
 import pytest
 import torch
-from tiny_task import TinyModel
 
 from gnomon.errors import RecipeError
 from gnomon.model import (
@@ -15,6 +14,7 @@ from gnomon.model import (
     TransformerConfig,
 )
 from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups, group_parameters
+from training.tiny_task import TinyModel
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -5,11 +5,11 @@ import signal
 
 import pytest
 import torch
-from tiny_task import TinyTask
 
 from gnomon.errors import RunError
 from gnomon.training.run import RunFolder
 from gnomon.training.state import Best, TrainingState
+from training.tiny_task import TinyTask
 
 FORK = multiprocessing.get_context("fork")
 

@@ -3,11 +3,11 @@ import importlib.util
 import json
 
 import pytest
-from tiny_task import trainer
 
 from gnomon.errors import RunError
 from gnomon.training.events import LogRecord, StartRecord
 from gnomon.training.log import MetricsLog, TensorBoardLog, read_metrics
+from training.tiny_task import trainer
 
 
 def start(step):

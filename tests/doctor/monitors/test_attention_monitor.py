@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from watched_model import LanguageModel, batch
 
+from doctor.monitors.watched_model import LanguageModel, batch
 from gnomon.doctor.monitors.attention import Attention
 
 

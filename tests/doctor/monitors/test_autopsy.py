@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from watched_model import LanguageModel, batch, loss_for
 
+from doctor.monitors.watched_model import LanguageModel, batch, loss_for
 from gnomon.doctor.monitors.autopsy import explain, look_into
 from gnomon.doctor.monitors.replay import run_again
 

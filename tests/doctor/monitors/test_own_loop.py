@@ -5,8 +5,8 @@ import json
 
 import pytest
 import torch
-from watched_model import LanguageModel, batch, loss_for
 
+from doctor.monitors.watched_model import LanguageModel, batch, loss_for
 from gnomon.doctor.monitors import TrainingMonitor, is_bundle, read_bundle, replay, watch
 from gnomon.errors import DoctorError, TrainingStopped
 
