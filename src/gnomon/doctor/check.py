@@ -20,7 +20,7 @@ Cost = Literal["static", "probe", "step", "run"]
 COSTS: tuple[Cost, ...] = ("static", "probe", "step", "run")
 # In the order in which a reader should see them: what explains the rest comes first.
 GROUPS = (
-    "corpus", "files", "masks", "scores", "positions", "blocks", "loss", "optimizer",
+    "corpus", "files", "weights", "masks", "scores", "positions", "blocks", "loss", "optimizer",
     "precision", "decoding", "training", "conformance",
 )  # fmt: skip
 SYMPTOMS = {

@@ -9,7 +9,7 @@ from torch import Tensor
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.norms import gains, norms
+from gnomon.doctor.norms import Norm, gains, norms
 from gnomon.doctor.optimizing import listed
 
 _FAULTY = """
@@ -30,6 +30,9 @@ _MENDED = _FAULTY.replace(
 _ZERO, _MOST = 1e-3, 0.5  # a gain of nothing, and the share of features with it
 _FAR = 30.0  # times the other norms of the model
 _LEAST, _LARGEST = 0.03, 30.0  # of the median of all norms
+_ALIKE, _MOST_NORMS = 1.15, 0.8  # norms that agree with each other so closely, and their share
+_OFF = 1.3  # from 1
+_COMMON = 3.0  # the mean of a shift over its features, in units of its spread
 
 
 @check(
@@ -99,6 +102,27 @@ def norm_weights(case: Case) -> Outcome:
             where=blown,
             **numbers,
         )
+    together = [n for n, size in sizes.items() if usual / _ALIKE <= size <= usual * _ALIKE]
+    if len(together) > max(2.0, _MOST_NORMS * len(sizes)) and not 1 / _OFF <= usual <= _OFF:
+        return warning(
+            f"the gains of {len(together)} of {len(sizes)} norms are all near {usual:.2g}, and "
+            "training moves them apart: something moved them together",
+            where=together,
+            cause="They were rescaled or overwritten as a whole (a factor of another convention, "
+            "or an init function), or all start at another value than 1.",
+            **numbers,
+        )
+    offset = _common_shift(found)
+    if len(offset) > max(2.0, _MOST_NORMS * len(found)):
+        first = next(iter(offset))
+        return warning(
+            f"the shifts of {len(offset)} of {len(found)} norms are nearly one number for all "
+            f"features ({offset[first]:.2g} in {first})",
+            where=list(offset),
+            cause="Something was added to them, or they hold what belongs to the gains. Nothing in "
+            "training prefers one number for all features.",
+            **numbers,
+        )
     # Training moves gains, but not all of them that far; drawn ones are 1.
     if not _LEAST <= usual <= _LARGEST:
         return warning(
@@ -109,6 +133,19 @@ def norm_weights(case: Case) -> Outcome:
     return passed(f"the median gain of {len(sizes)} norms is {usual:.2g}", **numbers)
 
 
-def _shift(found: list[Any], name: str) -> float:
+def _common_shift(found: list[Norm]) -> dict[str, float]:
+    """The mean of each shift that is one number with little variation, by the norm's name."""
+    means = {}
+    for norm in found:
+        shift = norm.call.bias
+        if shift is not None and shift.numel() > 1:
+            shift = shift.detach().float()
+            mean, spread = float(shift.mean()), float(shift.std())
+            if abs(mean) > max(_COMMON * spread, 1e-3):
+                means[norm.name] = mean
+    return means
+
+
+def _shift(found: list[Norm], name: str) -> float:
     bias = next(norm.call.bias for norm in found if norm.name == name)
     return float(torch.as_tensor(bias).detach().abs().median())

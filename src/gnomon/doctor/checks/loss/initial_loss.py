@@ -36,6 +36,7 @@ _MENDED = _FAULTY.replace(
     "  # N(0, 1) is no scale for an output projection",
     "\n            nn.init.normal_(self.embed.weight, std=0.02)",
 )
+_WORSE = 0.2  # nats above guessing, of a trained model
 
 
 @check(
@@ -84,12 +85,21 @@ def initial_loss(case: Case) -> Outcome:
             )
     if loss > 2 * guess:
         return failure(evidence, **numbers)
+    own_labels = patient.loss is not None or any(each.role == "labels" for each in call.entries)
     if case.is_fresh is False:
+        if own_labels and loss > guess + _WORSE:
+            return warning(
+                f"{evidence}: the model is trained and does worse than one that knows nothing",
+                cause="The text is of another kind or encoded otherwise than in training, the "
+                "labels are not what it was trained on, or weights were damaged.",
+                mend="Hand over a batch of its own training text; see foreign-ids, label-shift, "
+                "rescaled-weights and untrained-weights.",
+                **numbers,
+            )
         return passed(f"{evidence}; the model is trained", **numbers)
     # Logits of variance s² cost s²/2: a variance of 3 is still usual.
     if loss > guess + 1.5:
         return warning(evidence, **numbers)
-    own_labels = patient.loss is not None or any(each.role == "labels" for each in call.entries)
     # Sums over few tokens vary; a quarter less is no chance.
     if case.is_fresh and own_labels and loss < 0.75 * guess:
         return failure(

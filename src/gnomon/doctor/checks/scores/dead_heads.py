@@ -39,8 +39,9 @@ _NOTHING = 1e-5  # of the largest head of the call
 def dead_heads(case: Case) -> Outcome:
     """A head whose output is zero, or read by nothing, costs as much as the others.
 
-    A head whose scores are all the same is told, too: it averages, whatever the text. A model in
-    which all output projections start at zero is fresh, not dead.
+    A head whose scores are all the same, or the same for every token that asks, is told, too: it
+    averages, whatever the text. A model in which all output projections start at zero is fresh, not
+    dead.
     """
     dead: list[str] = []
     causes: list[str] = []
@@ -52,7 +53,7 @@ def dead_heads(case: Case) -> Outcome:
         size = contributions(case.module, case.record, case.record.attention[each.index])
         silent = _silent(each.context)
         unread = _silent(size) if size is not None else torch.zeros_like(silent)
-        blind = _blind(each.score_std)
+        blind = _blind(each.score_std) | _same_for_all(case, each)
         counted += silent.numel()
         alive = alive or not bool((silent | unread).all())
         if bool((silent | unread).all()) and silent.numel() > 1:
@@ -64,7 +65,10 @@ def dead_heads(case: Case) -> Outcome:
         if bool((unread & ~silent).any()):
             causes.append("Their columns of the output projection are zero: nothing reads them.")
         if bool((blind & ~silent).any()):
-            causes.append("Their scores are constant: queries or keys are zero.")
+            causes.append(
+                "Queries or keys are zero, or the same vector for every token: the scores say "
+                "nothing about it."
+            )
     if not counted:
         raise Skip("no attention call shows its heads on texts of four tokens or more")
     if whole and alive:
@@ -91,6 +95,18 @@ def _silent(size: Tensor) -> Tensor:
 
 def _blind(score_std: Tensor) -> Tensor:
     return score_std <= _NOTHING * score_std.max()
+
+
+def _same_for_all(case: Case, layer: Heads) -> Tensor:
+    """`[H]`: its queries, or its keys, are one vector for all tokens of a text (a bias alone)."""
+    call = case.record.attention[layer.index]
+    same = torch.zeros_like(layer.score_std, dtype=torch.bool)
+    for vectors in (call.query, call.key):
+        if vectors is not None and vectors.size(2) > 1:
+            vectors = vectors.float()
+            off = (vectors - vectors[:, :, :1]).abs().amax((0, 2, 3))
+            same |= off <= _NOTHING * vectors.abs().amax((0, 2, 3))
+    return same
 
 
 def _named(layer: Heads, which: Tensor) -> list[str]:
