@@ -186,7 +186,11 @@ def test_dead_heads_are_named_with_their_cause(part: str) -> None:
     found = finding("dead-heads", module)
     assert found.verdict == "fail"
     assert found.where == ("head 2 of layers.0",)
-    words = {"value": "output is zero", "out": "nothing reads", "query": "scores are constant"}
+    words = {
+        "value": "output is zero",
+        "out": "nothing reads",
+        "query": "same vector for every token",
+    }
     assert words[part] in found.cause
 
 
