@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from gnomon.doctor.anatomy import anatomy
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import COSTS, SYMPTOMS, Check, Cost, all_checks
 from gnomon.doctor.finding import Finding, Outcome, Skip
@@ -162,7 +163,8 @@ def examine(
             findings.append(finding)
             if progress is not None:
                 progress(finding)
-        facts = _facts(case)
+        with untouched(patient.module):
+            facts = _facts(case)
         drawn = draw_from(case) if pictures else {}
         with untouched(patient.module):
             walked = None if symptom is None else walk(symptom, case, findings)
@@ -223,5 +225,6 @@ def _facts(case: Case) -> dict[str, Any]:
         "family": intent.family,
         "causal": intent.causal,
         "known by": intent.reason,
+        "anatomy": [each.as_json() for each in anatomy(case)],
         "texts": {name: {"input": str(s.key), "pad_id": s.pad_id} for name, s in streams.items()},
     }

@@ -63,7 +63,7 @@ def learning_rates(patient: Patient) -> Rates:
         raise Skip("no schedule was handed over")
     planned = patient.planned_steps or _WITHOUT_A_PLAN
     steps = _looked_at(planned)
-    if callable(schedule) and not hasattr(schedule, "step"):
+    if is_function(schedule):
         return _rates(steps, lambda step: float(schedule(step)))
     schedule = getattr(schedule, "scheduler", schedule)  # accelerate wraps it
     optimizer = getattr(schedule, "optimizer", None)
@@ -79,6 +79,18 @@ def learning_rates(patient: Patient) -> Rates:
             int(schedule.last_epoch),
         )
     return _walked(schedule, optimizer, min(planned, _MOST))
+
+
+def is_function(schedule: Any) -> bool:
+    """Whether it is a function of the step, which the user's loop writes into the optimizer."""
+    return callable(schedule) and not hasattr(schedule, "step")
+
+
+def set_peak(patient: Patient, optimizer: Optimizer) -> None:
+    """Give the groups the highest rate of a schedule that is a function: theirs is not in use."""
+    if is_function(patient.schedule):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rates(patient).peak
 
 
 def _looked_at(planned: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
@@ -49,10 +49,11 @@ svg .bar { fill: var(--accent); } svg .axis { stroke: var(--dim); }
 details { border-top: 1px solid var(--line); padding: .6rem 0; }
 summary { cursor: pointer; font-weight: 600; }
 table { border-collapse: collapse; width: 100%; margin-top: .5rem; }
+th { text-align: left; color: var(--dim); font-weight: 600; padding: .3rem .6rem .3rem 0; }
 td { border-top: 1px solid var(--line); padding: .3rem .6rem .3rem 0; vertical-align: top; }
 @media (max-width: 34rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .4rem; }
-  td { display: block; border: 0; padding: 0; } tr { display: block; padding: .4rem 0;
-  border-top: 1px solid var(--line); } }
+  th { display: none; } td { display: block; border: 0; padding: 0; }
+  tr { display: block; padding: .4rem 0; border-top: 1px solid var(--line); } }
 @media print { body { background: #fff; } article, figure { break-inside: avoid; } }
 """
 
@@ -68,6 +69,7 @@ def html_page(report: Report) -> str:
         "<h2>What is wrong</h2>" if wrong else "<h2>Nothing wrong was found</h2>",
         *(_card(finding) for finding in wrong),
         *_pictures(report.pictures),
+        _anatomy(report.facts.get("anatomy", ())),
         "<h2>All else</h2>",
         _rows("passed", report.of("pass")),
         _rows("skipped, and why", report.of("skip")),
@@ -100,6 +102,16 @@ def _walk(walk: Walk | None) -> str:
     ends = next((n for n, line in enumerate(said) if not line.startswith((" ", *"0123456789"))), 0)
     closing = "<br>".join(escape(line) for line in said[ends:])
     return f"<h2>Led by the symptom: {escape(walk.symptom)}</h2><ol>{steps}</ol><p>{closing}</p>"
+
+
+def _anatomy(traits: Iterable[Mapping[str, str]]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(each['part'])}</td><td>{escape(each['seen'])}</td>"
+        f"<td>{escape(each['paper'] or 'the same')}</td><td>{escape(each['means'])}</td></tr>"
+        for each in traits
+    )
+    head = "<tr><th>part</th><th>this model</th><th>2017</th><th>brings</th></tr>"
+    return f"<h2>What it is made of</h2><table>{head}{rows}</table>" if rows else ""
 
 
 def _counts(report: Report) -> str:

@@ -59,8 +59,13 @@ def draw_report(report: Report, console: Console, *, verbose: bool = False) -> N
     if verbose:
         others = [f for f in report if f.suppressed or f.verdict in ("pass", "skip")]
         _draw_others(others, console)
+    if verbose:
+        _draw_anatomy(report.facts.get("anatomy", ()), console)
     if facts := facts_sentence(report.facts):
         console.print(Text(facts, style="dim"))
+    if differences := differences_sentence(report.facts):
+        more = "" if verbose else "; --verbose says what follows"
+        console.print(Text(differences + more, style="dim"))
     console.print(Text(counts_sentence(report)), highlight=False)
 
 
@@ -80,6 +85,28 @@ def facts_sentence(facts: Mapping[str, Any]) -> str:
     causal = {True: "causal", False: "reading in both directions", None: "causal or not: unknown"}
     family = str(facts["family"]).replace("_", "-")
     return f"taken for: {family}, {causal[facts['causal']]} ({facts['known by']})"
+
+
+def differences_sentence(facts: Mapping[str, Any]) -> str:
+    """In which parts the model is another than the Transformer of 2017, "" for none."""
+    parts = [each["part"] for each in facts.get("anatomy", ()) if each["paper"]]
+    if not parts:
+        return ""
+    return f"by choice not as in Vaswani et al. 2017: {', '.join(dict.fromkeys(parts))}"
+
+
+def _draw_anatomy(traits: Iterable[Mapping[str, str]], console: Console) -> None:
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim")
+    rows.add_column()
+    for each in traits:
+        rows.add_row(each["part"], Text(excerpt(each["seen"])))
+        for name, text in (("2017", each["paper"]), ("brings", each["means"])):
+            if text:
+                rows.add_row("", Text.assemble((f"{name}: ", "dim"), text))
+    if rows.row_count:
+        console.print(Text("What it is made of", style="bold"))
+        console.print(Padding(rows, (0, 0, 1, 2)))
 
 
 def _draw_finding(finding: Finding, console: Console) -> None:

@@ -8,6 +8,7 @@ from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.monitors.updates import TITLE, Updates, judge
 from gnomon.doctor.optimizing import optimizer_of
 from gnomon.doctor.restore import rolled_back
+from gnomon.doctor.schedules import set_peak
 
 _FAULTY = """
     import torch
@@ -36,17 +37,19 @@ _MENDED = _FAULTY.replace("lr=0.3", "lr=0.0003")
 def gradient_ratio(case: Case) -> Outcome:
     """Steps that are far too large throw away what was learned; steps of nothing learn nothing.
 
-    One step of the real optimizer is taken at its present learning rate, and rolled back.
+    One step of the real optimizer is taken at its present learning rate (at the highest, where the
+    schedule is a function of the step), and rolled back.
     """
     module, optimizer = case.module, optimizer_of(case)
     monitor = Updates(module)
     with rolled_back(module, optimizer, case.patient.schedule), torch.enable_grad():
         module.eval()
+        set_peak(case.patient, optimizer)
         case.any_loss(case.call).backward()  # type: ignore[no-untyped-call]
         monitor.on_gradients(1)
         optimizer.step()
         gradients, ratios = monitor.measure()
-    rates = [float(group["lr"]) for group in optimizer.param_groups]
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
     if not any(rates):
         raise Skip("its learning rate is 0 now")
     found = judge(module, gradients, ratios)
