@@ -1,0 +1,1 @@
+"""What each option is worth: of decoding on a trained run, of training on small trainings."""
