@@ -144,6 +144,11 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
             if_wrong="the file is at fault",
         ),
         Station(
+            "Do the weights look like those of one training?",
+            ("empty-weights", "untrained-weights", "rescaled-weights", "query-key-exchanged"),
+            if_wrong="a part was not loaded, exchanged, or loaded in other units: mend the conversion",
+        ),
+        Station(
             "Does it end, and does padding stay out of it?",
             ("pad-is-eos", "padding-leak", "left-padded-generation", "batch-differs"),
             if_wrong="padding or the end token leads it astray",
@@ -155,7 +160,7 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
         ),
         Station(
             "Was it trained on the text that it is given now?",
-            ("tokenisation-mismatch", "misalignment", "dirty-corpus", "unknown-rate"),
+            ("foreign-ids", "tokenisation-mismatch", "misalignment", "dirty-corpus", "unknown-rate"),
             if_wrong="the corpus or its tokens are at fault",
         ),
     ),
@@ -226,8 +231,13 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
             if_wrong="the first module that differs is named",
         ),
         Station(
+            "Do the weights look like those of one training?",
+            ("empty-weights", "untrained-weights", "rescaled-weights", "query-key-exchanged"),
+            if_wrong="a part was not loaded, exchanged, or loaded in other units: mend the conversion",
+        ),
+        Station(
             "Are tokenizer and vocabulary those of training?",
-            ("vocabulary-mismatch", "tokenisation-mismatch", "vocabulary-range"),
+            ("foreign-ids", "vocabulary-mismatch", "tokenisation-mismatch", "vocabulary-range"),
             if_wrong="keep the files of one model together",
         ),
         Station(
