@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from gnomon.doctor.walks.speed import SLOW
 from gnomon.doctor.walks.walk import Station
 
+_WEIGHTS = Station(
+    "Do the weights look like those of one training?",
+    ("empty-weights", "untrained-weights", "rescaled-weights", "query-key-exchanged"),
+    if_wrong="a part was not loaded, or loaded exchanged or in other units: mend the conversion",
+)
+
 WALKS: Mapping[str, tuple[Station, ...]] = {
     "nan": (
         Station(
@@ -143,11 +149,7 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
             ("reload", "broken-tie", "key-prefix", "vocabulary-mismatch", "conformance"),
             if_wrong="the file is at fault",
         ),
-        Station(
-            "Do the weights look like those of one training?",
-            ("empty-weights", "untrained-weights", "rescaled-weights", "query-key-exchanged"),
-            if_wrong="a part was not loaded, exchanged, or loaded in other units: mend the conversion",
-        ),
+        _WEIGHTS,
         Station(
             "Does it end, and does padding stay out of it?",
             ("pad-is-eos", "padding-leak", "left-padded-generation", "batch-differs"),
@@ -160,7 +162,7 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
         ),
         Station(
             "Was it trained on the text that it is given now?",
-            ("foreign-ids", "tokenisation-mismatch", "misalignment", "dirty-corpus", "unknown-rate"),
+            ("foreign-ids", "tokenisation-mismatch", "misalignment", "dirty-corpus"),
             if_wrong="the corpus or its tokens are at fault",
         ),
     ),
@@ -230,11 +232,7 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
             ("conformance",),
             if_wrong="the first module that differs is named",
         ),
-        Station(
-            "Do the weights look like those of one training?",
-            ("empty-weights", "untrained-weights", "rescaled-weights", "query-key-exchanged"),
-            if_wrong="a part was not loaded, exchanged, or loaded in other units: mend the conversion",
-        ),
+        _WEIGHTS,
         Station(
             "Are tokenizer and vocabulary those of training?",
             ("foreign-ids", "vocabulary-mismatch", "tokenisation-mismatch", "vocabulary-range"),
