@@ -147,9 +147,7 @@ class Case:
 
         Without labels, so that no loss is computed along.
         """
-        call = self.call
-        for entry in [each for each in call.entries if each.role == "labels"]:
-            call = without(call, entry.key)
+        call = unlabelled(self.call)
         cut = call.rows([row % call.num_rows() for row in range(_ROWS)])
         if call.num_rows() < _ROWS:
             for stream in cut.streams:
@@ -419,6 +417,13 @@ def without(call: Call, key: str | int) -> Call:
         entries=tuple(each for each in call.entries if each.key != key),
         streams={name: each for name, each in call.streams.items() if each.key != key},
     )
+
+
+def unlabelled(call: Call) -> Call:
+    """The call without labels, so that no loss is computed along."""
+    for entry in [each for each in call.entries if each.role == "labels"]:
+        call = without(call, entry.key)
+    return call
 
 
 class _SelfAttention(nn.Module):

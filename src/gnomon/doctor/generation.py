@@ -8,8 +8,7 @@ it may be anybody's.
 from __future__ import annotations
 
 import contextlib
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.doctor.call import Call, Side
-from gnomon.doctor.case import Case
+from gnomon.doctor.case import Case, remembered, unlabelled
 from gnomon.doctor.finding import Skip
+from gnomon.doctor.loops import Generate, loop
 from gnomon.doctor.run import difference, tensors
 from gnomon.probe import Record, observe
 
-Generate = Callable[[Call, int], Tensor]
+_LONGEST = 256  # positions of the long request
+_MANY = 48  # tokens that are generated where a target begins with one
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,16 +59,19 @@ class Generated:
         return [each for each in found if int(each.argmax()) == int(self.tokens[row, 0])] or found
 
 
-def prompts(case: Case, num_tokens: int) -> Call:
+def prompts(case: Case, num_tokens: int, of: Call | None = None) -> Call:
     """Requests of one length without padding, so short that `num_tokens` more fit the batch.
 
     For an encoder-decoder the sources as they are, padding included, and the target's first token.
+
+    Args:
+        of: what they are taken from; `case.small` where nothing is given.
 
     Raises:
         Skip: the model is not one that generates, or does not read ids.
     """
     intent = case.must_not_look_ahead
-    call = case.small
+    call = case.small if of is None else of
     if intent.family == "encoder":
         raise Skip("an encoder generates nothing")
     if call.text(call.read).dim() != 2 or call.text(call.read).is_floating_point():
@@ -174,7 +178,7 @@ def generate(
     Raises:
         Skip: it is not known how this model generates.
     """
-    run = _generator(case, num_beams)
+    run = loop(case, num_beams)
     found = Generated(call, torch.empty(0), (), Record())
     # Of modules that write the same logits the innermost is in every loop; the root may not be.
     for name in logit_writers(case):
@@ -268,19 +272,56 @@ def first(case: Case) -> Generated:
     return case.once("generated", compute)
 
 
-def continued(case: Case, call: Call, tokens: Tensor) -> Tensor:
+@remembered
+def long_request(case: Case) -> tuple[Call, int]:
+    """The longest texts of the batch, and how many tokens to generate of them.
+
+    A cache that is cut off shows in requests that are as long as that. At most three rows, whose
+    texts are long enough for the prompt.
+
+    Raises:
+        Skip: `first` is as long already, or the model does not take them.
+    """
+    call = unlabelled(case.call)
+    counts = call.keep(call.read).sum(1).clamp(max=_LONGEST)
+    longest, short = int(counts.max()), num_new(case)
+    if call.read == "target":  # it begins with one token
+        num_tokens = reached = min(_MANY, longest - 1)
+        before = short
+    else:
+        num_tokens, reached = short, longest
+        before = int(case.small.keep(call.read).sum(1).max())
+    if reached <= before:
+        raise Skip("no text of the batch is longer")
+    rows = (counts >= longest - num_tokens).nonzero().flatten().tolist()
+    call = call.rows(sorted(rows, key=lambda row: -int(counts[row]))[:3])
+    call = call.filled(call.read, [text[:longest] for text in real_ids(call)])
+    try:
+        case.run(call)
+    except Exception as error:  # a model that insists on its batch's size
+        raise Skip(f"long texts alone raise {type(error).__name__}") from None
+    return call, num_tokens
+
+
+def continued(case: Case, call: Call, tokens: Tensor, of: Call | None = None) -> Tensor:
     """Logits `[B, n, V]` for each of the tokens `[B, n]` by one full forward pass, without cache.
 
     Args:
         call: from `prompts`.
+        of: what it was taken from.
     """
+    return case.run(with_tokens(case, call, tokens, of)).tokens[:, -tokens.size(1) :]
+
+
+def with_tokens(case: Case, call: Call, tokens: Tensor, of: Call | None = None) -> Call:
+    """Prompts with all but the last of the tokens that were generated, see `continued`."""
     # The prompts are without padding, though their first token may have the padding's id.
     texts = list(torch.cat((call.text(call.read), tokens[:, :-1]), dim=1))
-    full = case.small.filled(call.read, texts)
+    full = (case.small if of is None else of).filled(call.read, texts)
     if call.read == "target":
         sources = {e.key: call.values[e.key] for e in call.entries if e.stream == "source"}
         full = replace(full, values={**full.values, **sources})
-    return case.run(full).tokens[:, -tokens.size(1) :]
+    return full
 
 
 def ends(case: Case) -> frozenset[int]:
@@ -318,78 +359,3 @@ def logit_writers(case: Case) -> list[str]:
         key=len,
         reverse=True,
     )
-
-
-def _generator(case: Case, num_beams: int) -> Generate:
-    patient, module = case.patient, case.module
-    if num_beams > 1 and patient.beam_generate is not None:
-        beam = patient.beam_generate
-        return lambda call, n: beam(module, call.as_batch(patient.batch), n, num_beams)
-    if num_beams == 1 and patient.generate is not None:
-        greedy = patient.generate
-        return lambda call, n: greedy(module, call.as_batch(patient.batch), n)
-    if case.kind == "huggingface" and hasattr(module, "generate"):
-        return lambda call, n: _huggingface(module, call, n, num_beams)
-    if case.kind == "gnomon" and hasattr(module, "new_cache"):
-        if num_beams > 1:
-            return lambda call, n: _gnomon_beams(module, call, n, num_beams)
-        return lambda call, n: _gnomon_greedy(module, call, n)
-    name = "beam_generate" if num_beams > 1 else "generate"
-    raise Skip(f"how it generates is not known: hand over {name}=")
-
-
-def _huggingface(module: Any, call: Call, num_tokens: int, num_beams: int) -> Tensor:
-    takes = inspect.signature(module.forward).parameters
-    inputs = {
-        str(key): value
-        for key, value in call.values.items()
-        if str(key) in takes and str(key) != "position_ids"
-    }
-    pad_id = call.streams[call.read].pad_id
-    tokens: Tensor = module.generate(
-        **inputs,
-        max_new_tokens=num_tokens,
-        min_new_tokens=num_tokens,
-        do_sample=False,
-        num_beams=num_beams,
-        use_cache=True,
-        pad_token_id=0 if pad_id is None else pad_id,
-    )
-    return tokens
-
-
-def _gnomon_greedy(module: Any, call: Call, num_tokens: int) -> Tensor:
-    ids, cache = call.text(call.read), module.new_cache()
-    memory = memory_keep = None
-    keep = call.keep("source") if call.read == "source" else None
-    if call.read == "target":
-        memory_keep = call.keep("source")
-        memory = module.encode(call.text("source"), memory_keep)
-    made: list[Tensor] = []
-    for _ in range(num_tokens):
-        hidden = module.decode(ids, memory, memory_keep, keep=keep, cache=cache)
-        ids, keep = module.project(hidden[:, -1:]).argmax(-1), None
-        made.append(ids)
-    return torch.cat(made, dim=1)
-
-
-def _gnomon_beams(module: Any, call: Call, num_tokens: int, num_beams: int) -> Tensor:
-    from gnomon.decoding import DecoderScorer, EncoderDecoderScorer, SearchConfig, beam_search
-
-    ids = call.text(call.read)
-    if not bool((ids[:, 0] == ids[0, 0]).all()):
-        raise Skip("the texts begin with different tokens, and a search has one begin token")
-    scorer: Any
-    if call.read == "target":
-        scorer = EncoderDecoderScorer(module, call.text("source"), call.keep("source"))
-    else:
-        scorer = DecoderScorer(module, [row[1:].tolist() for row in ids], ids.device)
-    # The search needs an end: it may come after the last token only, so that no text is shorter.
-    size = module.config.output_vocab_size()
-    config = SearchConfig(beam=num_beams, length_penalty="none", min_length=num_tokens)
-    found = beam_search(
-        scorer, config, pad_id=size - 1, bos_id=int(ids[0, 0]), eos_id=size - 2,
-        max_lengths=[num_tokens] * len(ids),
-    )  # fmt: skip
-    rows = [list(each[0].tokens)[:num_tokens] for each in found]
-    return torch.tensor([row + [size - 1] * (num_tokens - len(row)) for row in rows])

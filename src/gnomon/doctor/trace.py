@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -35,17 +37,23 @@ def parted(
             if by is not None and by > tolerance:
                 moved.setdefault(name, (one.order, by))
                 break
+    first = first_inner({name: order for name, (order, _) in moved.items()})
+    return None if first is None else (at_fault(module, first), moved[first][1])
+
+
+def first_inner(moved: Mapping[str, int]) -> str | None:
+    """Of the modules that moved, by their order, the first that holds none of the others."""
     inner = [
         name for name in moved if not any(other.startswith(f"{name}.") for other in moved if name)
     ]
     inner = [name for name in inner if name] or list(moved)
-    if not inner:
-        return None
-    name = min(inner, key=lambda each: moved[each][0])
-    by = moved[name][1]
-    if type(module.get_submodule(name)).__name__.endswith(_POSITION_WISE):
-        name = name.rpartition(".")[0]
-    return name, by
+    return min(inner, key=lambda each: moved[each]) if inner else None
+
+
+def at_fault(module: nn.Module, name: str) -> str:
+    """The module itself, or what calls it where it treats each position alone."""
+    by_position = type(module.get_submodule(name)).__name__.endswith(_POSITION_WISE)
+    return name.rpartition(".")[0] if by_position else name
 
 
 def _moved(one: ModuleCall, two: ModuleCall, keep: Tensor) -> float | None:

@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.finding import Skip
+from gnomon.doctor.run import tensors_of
 from gnomon.model import Transformer
 
 LARGEST = 500_000_000  # parameters; beyond it a second model is too much memory
@@ -88,11 +89,11 @@ def _dtype(module: nn.Module) -> torch.dtype | None:
 
 @dataclass(frozen=True)
 class Passed:
-    """One call of a submodule: the float tensors that it was given, and those that it gave."""
+    """One call of a module: the float tensors that it was given, and those that it gave by path."""
 
     module: str
     inputs: list[Tensor]
-    outputs: list[Tensor]
+    outputs: dict[str, Tensor]
 
 
 @contextmanager
@@ -104,7 +105,7 @@ def passed_through(module: nn.Module) -> Iterator[list[Passed]]:
     def note(name: str) -> Any:
         def hook(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             given = [*float_tensors(args), *float_tensors(kwargs)]
-            gave = [each.detach() for each in float_tensors(output)]
+            gave = {path: each.detach() for path, each in tensors_of(output).items()}
             seen.append(Passed(name, [each.detach() for each in given], gave))
 
         return hook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 
@@ -101,3 +102,22 @@ def test_classes_of_the_user_are_skipped() -> None:
 
     assert found(Mine(bert().config)).verdict == "skip"
     assert found(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)).verdict == "skip"
+
+
+@pytest.mark.parametrize("how", ["replaced", "hooked"])
+def test_an_output_that_is_changed_after_all_modules_is_named(how: str) -> None:
+    module = bert()
+    if how == "hooked":
+        module.register_forward_hook(lambda module, inputs, output: changed(output))
+    else:
+        own = module.forward
+        module.forward = functools.wraps(own)(lambda *args, **inputs: changed(own(*args, **inputs)))
+    finding = found(module)
+    assert finding.verdict == "fail"
+    assert finding.where == ("logits",)
+    assert "own forward" in finding.cause
+
+
+def changed(output: Any) -> Any:
+    output.logits = output.logits.roll(1, -1)
+    return output

@@ -1,5 +1,6 @@
 """What the examples of decoding do not show: steps named, other loops, sound models."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -100,6 +101,103 @@ def test_the_step_at_which_a_cache_is_cut_off_is_told(generate: Any) -> None:
     # Prompts of 8 tokens: the step after the third new token is the first to miss a key.
     assert found.numbers["step"] == 4
     assert "cut off" in found.cause
+
+
+class Wide(Cached):
+    """Long enough for texts beyond those that are tried first; its parts have names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = nn.Embedding(80, 16)
+
+
+@pytest.mark.parametrize("generate", [greedy, row_by_row])
+def test_a_cache_that_is_cut_off_beyond_short_texts_is_found(generate: Any) -> None:
+    torch.manual_seed(1)
+    batch = {"ids": torch.randint(1, 50, (4, 60))}
+    module = Wide()
+    sick = Patient(module=module, batch=batch, causal=True, generate=generate)
+    assert findings(sick)["cache-differs"].verdict == "pass"
+    module.spoil = lambda k, v: (k[:, :, -40:], v[:, :, -40:])
+    found = findings(sick)["cache-differs"]
+    assert found.verdict == "fail", found.evidence
+    assert found.numbers["prompt"] + found.numbers["step"] > 40
+    assert "cut off" in found.cause
+
+
+def test_texts_that_end_at_once_are_compared_beyond_their_end() -> None:
+    torch.manual_seed(1)
+    module = Wide()
+    nn.init.zeros_(module.head.bias)
+    module.head.bias.data[7] = 50.0  # says the end of the text at each step
+    module.spoil = lambda k, v: (k[:, :, -40:], v[:, :, -40:])
+
+    class Tokenizer:
+        eos_token_id = 7
+
+    sick = Patient(
+        module=module, batch={"ids": torch.randint(10, 50, (4, 60))}, causal=True,
+        generate=greedy, tokenizer=Tokenizer(),
+    )  # fmt: skip
+    assert findings(sick)["cache-differs"].verdict == "fail"
+
+    def filled_up(module: nn.Module, batch: Any, num_tokens: int) -> Tensor:
+        made = greedy(module, batch, num_tokens)
+        ended = (made == 7).cumsum(1) > (made == 7).long()
+        return made.masked_fill(ended, 0)
+
+    # A loop that fills up has nothing of its own after the end.
+    filling = dataclasses.replace(sick, generate=filled_up)
+    assert findings(filling)["cache-differs"].verdict == "pass"
+
+
+def test_a_step_that_raises_where_a_full_pass_does_not_is_a_fail() -> None:
+    module = tiny("gpt2")
+    module.set_attn_implementation("eager")  # type: ignore[operator]
+
+    def stale(module: nn.Module, batch: Any, num_tokens: int) -> Tensor:
+        ids, cache, made = batch["input_ids"], None, []
+        for _ in range(num_tokens):
+            out = module(input_ids=ids, past_key_values=cache, use_cache=True)
+            cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+            cache.layers[1].keys = cache.layers[1].keys[:, :, :-1]
+            cache.layers[1].values = cache.layers[1].values[:, :, :-1]
+            made.append(ids)
+        return torch.cat(made, dim=1)
+
+    batch = {"input_ids": torch.randint(3, 40, (3, 12))}
+    found = findings(Patient(module=module, batch=batch, generate=stale))["cache-differs"]
+    assert found.verdict == "fail", found.evidence
+    assert "raises RuntimeError" in found.evidence
+    assert found.where == ("transformer.h.1.attn",)
+    assert found.numbers["step"] == 1
+    assert not any(each._forward_pre_hooks for each in module.modules())
+
+    def broken(module: nn.Module, batch: Any, num_tokens: int) -> Tensor:
+        module(input_ids=batch["input_ids"])
+        raise ValueError("the loop's own mistake")
+
+    mistaken = findings(Patient(module=module, batch=batch, generate=broken))["cache-differs"]
+    assert mistaken.verdict == "skip"
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_first_layer_whose_cache_is_wrong_is_named(layer: int) -> None:
+    module = tiny("gpt2")
+
+    def spoilt(module: nn.Module, batch: Any, num_tokens: int) -> Tensor:
+        ids, cache, made = batch["input_ids"], None, []
+        for _ in range(num_tokens):
+            out = module(input_ids=ids, past_key_values=cache, use_cache=True)
+            cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+            cache.layers[layer].values = cache.layers[layer].values.roll(1, 2)
+            made.append(ids)
+        return torch.cat(made, dim=1)
+
+    batch = {"input_ids": torch.randint(3, 40, (3, 12))}
+    found = findings(Patient(module=module, batch=batch, generate=spoilt))["cache-differs"]
+    assert found.verdict == "fail"
+    assert found.where == (f"transformer.h.{layer}.attn",)
 
 
 def test_a_cache_that_is_wrong_from_the_start_is_told_apart() -> None:

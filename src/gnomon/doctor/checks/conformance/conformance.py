@@ -82,10 +82,12 @@ class _Difference:
     """The first module to finish with another output.
 
     Attributes:
+        output: which of its outputs, by path.
         fed: what it was given differed already, so the code that feeds it is at fault.
     """
 
     module: str
+    output: str
     moved: float
     fed: bool
 
@@ -93,17 +95,22 @@ class _Difference:
     def where(self) -> list[str]:
         """The module at fault first."""
         owner = self.module.rpartition(".")[0]
+        if not self.module:  # all inside it is right: what the whole model gives was changed
+            return [self.output]
         return [owner, self.module] if self.fed and owner else [self.module]
 
     @property
     def told(self) -> str:
         """What differs."""
-        name = self.module or "the model"
-        return f"what reaches {name}" if self.fed else f"the output of {name}"
+        if not self.module:
+            return f"{self.output}, the output of the model,"
+        return f"what reaches {self.module}" if self.fed else f"the output of {self.module}"
 
     @property
     def cause(self) -> str:
         """Where to look."""
+        if not self.module:
+            return "All modules inside it agree: the model's own forward was replaced or hooked."
         if not self.fed:
             return ""
         owner = self.module.rpartition(".")[0] or "the model"
@@ -128,19 +135,19 @@ def _first_difference(
         if not theirs.get(each.module):
             continue  # a module that the stock model has not: its owner differs
         expected = theirs[each.module].pop(0)
-        moved = _moved(each.outputs, expected.outputs)
-        if moved > tolerance:
-            fed = _moved(each.inputs, expected.inputs) > tolerance
-            return _Difference(each.module, moved, fed)
+        # Some give their weights beside the output, and others do not.
+        pairs = zip(each.outputs.items(), expected.outputs.values(), strict=False)
+        moved = {path: _moved(a, b) for (path, a), b in pairs}
+        first = next((path for path, by in moved.items() if by > tolerance), None)
+        if first is not None:
+            inputs = zip(each.inputs, expected.inputs, strict=False)
+            fed = any(_moved(a, b) > tolerance for a, b in inputs)
+            return _Difference(each.module, first, moved[first], fed)
     return None
 
 
-def _moved(one: list[Tensor], other: list[Tensor]) -> float:
-    """The largest difference; some give their weights beside the output, and others do not."""
-    pairs = list(zip(one, other, strict=False))
-    if any(a.shape != b.shape for a, b in pairs):
-        return float("inf")
-    return max((difference(a, b) for a, b in pairs), default=0.0)
+def _moved(one: Tensor, other: Tensor) -> float:
+    return difference(one, other) if one.shape == other.shape else float("inf")
 
 
 def _in_training(case: Case, call: Call, stock: nn.Module) -> Outcome | None:
