@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from gnomon.doctor.check import SYMPTOMS, all_checks
@@ -54,4 +53,4 @@ def write_pages(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_pages(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    write_pages(FOLDER)
