@@ -92,6 +92,15 @@ class Around(nn.Module):
     def forward(self, x: Tensor, *rest: Any, **more: Any) -> Tensor:
         return self.then(self, x, *rest, **more)
 
+    def __getattr__(self, name: str) -> Any:
+        """What the code around reads of the module that was there (T5: its weight's dtype)."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "inner":
+                raise
+            return getattr(self.inner, name)
+
 
 def wrap(module: nn.Module, name: str, then: Callable[..., Any]) -> None:
     """Put `then(self, *inputs)` in place of a module, which it finds as `self.inner`."""

@@ -19,7 +19,7 @@ def finding(code: str, verdict: str, *where: str) -> Any:
 
 def result_of(monkeypatch: pytest.MonkeyPatch, clean: list[Any], faulty: list[Any]) -> run.Result:
     answers = iter([clean, faulty])
-    monkeypatch.setattr(run, "examine", lambda patient: next(answers))
+    monkeypatch.setattr(run, "examine", lambda patient, only: next(answers))
     return run.Runner(seed=0).pair(load_named(NAME), development()["nano"])
 
 
@@ -49,8 +49,19 @@ def test_another_cause_is_no_detection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["corpus/one_line_lost", "training/recipe_without_warm_up"])
 def test_hosts_without_a_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "examine", lambda patient: [])
+    monkeypatch.setattr(run, "examine", lambda patient, only: [])
     host = bare.CORPUS if name.startswith("corpus") else bare.RECIPE
     found = run.Runner(seed=0).pair(load_named(name), host)
     assert (found.error, found.verdict) == ("", "")
     assert found.acts
+
+
+def test_quick_runs_make_the_expected_checks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(run, "examine", lambda patient, only: asked.append(only) or [])
+    fault = load_named("loss/labels_shifted_twice")
+    run.Runner(seed=0, quick=True).pair(fault, development()["nano"])
+    assert asked == [run.expected_codes(fault.expected)] * 2
+    assert asked[0]
+    halves = ("fp16-norm", "fp16-range", "fp16-residual", "fp16-scores")
+    assert run.expected_codes({"fp16-*"}) == halves

@@ -196,7 +196,8 @@ class Call:
         for entry in self.entries:
             if entry.stream == stream:
                 for time in entry.times:
-                    values[entry.key] = values[entry.key].narrow(time, start, stop - start)
+                    part = values[entry.key].narrow(time, start, stop - start)
+                    values[entry.key] = part.contiguous()  # as a batch is: losses call `view`
         return replace(self, values=values)
 
     def padded(self, stream: StreamName, num: int, side: Side, seed: int = 1) -> Call:

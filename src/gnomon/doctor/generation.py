@@ -155,6 +155,36 @@ def apart_from_single(
     return worst
 
 
+@remembered
+def pads_at_left(case: Case) -> bool:
+    """Whether the loop of its user hands the model prompts of several lengths padded at the left.
+
+    False where no loop was handed over, or it cannot be tried.
+    """
+    patient, stream = case.patient, case.small.streams["source"]
+    if patient.generate is None or case.small.read != "source" or stream.pad_id is None:
+        return False
+    found: list[bool] = []
+
+    def look(_: nn.Module, args: Any, kwargs: Any) -> None:
+        for each in (*args, *kwargs.values()):
+            if isinstance(each, Tensor) and each.dim() == 2 and not each.is_floating_point():
+                padded = each.eq(stream.pad_id)
+                found.append(bool((padded[:, 0] & ~padded[:, -1] & ~padded.all(1)).any()))
+                return  # the text; what follows are masks and positions
+
+    handle = case.module.register_forward_pre_hook(look, with_kwargs=True)
+    try:
+        call = prompts_of(case, num_new(case), "right")
+        with torch.no_grad():
+            patient.generate(case.module.eval(), call.as_batch(patient.batch), 1)
+    except Exception:  # the loop is its user's, and other checks tell that it fails
+        return False
+    finally:
+        handle.remove()
+    return any(found)
+
+
 def real_ids(call: Call) -> list[Tensor]:
     """The real ids of each row of the text that is read."""
     keep = call.keep(call.read)

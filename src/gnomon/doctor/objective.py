@@ -49,8 +49,11 @@ class Objective:
         return self.weight > 1e-4 * self.weight.max()
 
 
-def read_objective(case: Case, call: Call) -> Objective:
+def read_objective(case: Case, call: Call, seed: int = 0) -> Objective:
     """Run the loss on `call` with logits of our choosing.
+
+    Args:
+        seed: of the generators while the loss is computed, which may draw from them.
 
     Raises:
         Skip: there is no loss, it does not take the logits from the model's output, or it is no
@@ -80,6 +83,7 @@ def read_objective(case: Case, call: Call) -> Objective:
     handle = place.register_forward_hook(exchange)
     try:
         with torch.enable_grad():
+            torch.manual_seed(seed)
             loss = case.loss(call)
     finally:
         handle.remove()

@@ -171,3 +171,27 @@ def test_overfitting_leaves_everything_as_it_was() -> None:
     assert known.module.training and known.module.layer.training
     assert all(p.grad is None for p in known.module.parameters())
     assert torch.equal(draws, torch.random.get_rng_state())
+
+
+class Few:
+    """A loss on three tokens of each row, whose labels may be shuffled among the rows."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __call__(self, module: nn.Module, batch: Any) -> Tensor:
+        ids = batch["ids"]
+        logits, goal = module(ids)[:, :3], ids[:, 1:4] % 4 + 1
+        if self.how == "drawn":
+            goal = goal.flatten()[torch.randperm(goal.numel())].view_as(goal)
+        elif self.how == "masked anew":
+            places = torch.rand(ids.shape) < 0.3
+            logits, goal = module(ids.masked_fill(places, 39))[:, :3], (ids[:, :3] + places[:, :3])
+        return F.cross_entropy(logits.flatten(0, 1), goal.flatten() % 40)
+
+
+@pytest.mark.parametrize(("how", "drawn"), [("drawn", True), ("", False), ("masked anew", False)])
+def test_labels_drawn_apart_from_the_inputs(how: str, drawn: bool) -> None:
+    found = verdict("overfit-batch", loss=Few(how))
+    assert ("asked for another token" in found.evidence) == drawn, found.evidence
+    assert (found.verdict == "fail") == drawn

@@ -326,3 +326,59 @@ def test_a_padding_leak_shows_in_bf16() -> None:
     ids = IDS["ids"].clone()
     ids[0, 6:] = 0
     assert found("padding-leak", module, batch={"ids": ids}, pad_id=0).verdict == "fail"
+
+
+class FromIds(nn.Module):
+    """A decoder that finds padding by its id; it may fail to hide it, or count it."""
+
+    def __init__(self, *, hides: bool = True, counts: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.position = nn.Embedding(40, 16), nn.Embedding(32, 16)
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 40)
+        self.hides, self.counts = hides, counts
+
+    def forward(self, ids: Tensor) -> Tensor:
+        real, T = ids != 0, ids.size(1)
+        places = torch.arange(T) if self.counts else (real.cumsum(1) - 1).clamp(min=0)
+        q, k, v = self.qkv(self.embed(ids) + self.position(places)).chunk(3, -1)
+        keep = torch.ones(T, T, dtype=torch.bool).tril().expand(len(ids), T, T)
+        if self.hides:
+            keep = keep & real[:, None] | torch.eye(T, dtype=torch.bool)
+        scores = (q @ k.transpose(1, 2) / 4).masked_fill(~keep, -torch.inf)
+        logits: Tensor = self.out(scores.softmax(-1) @ v)
+        return logits
+
+
+def continues(module: nn.Module, batch: Any, num: int, *, left: bool = True) -> Tensor:
+    """Texts of several lengths in one batch padded at the left, or each alone."""
+    texts = [row[row != 0] for row in batch["ids"]]
+    width = max(map(len, texts))
+    if left:
+        ids = torch.stack([nn.functional.pad(row, (width - len(row), 0)) for row in texts])
+        for _ in range(num):
+            ids = torch.cat((ids, module(ids)[:, -1:].argmax(-1)), 1)
+        return ids[:, -num:]
+    return torch.cat([continues(module, {"ids": row[None]}, num) for row in texts])
+
+
+@pytest.mark.parametrize(
+    ("hides", "counts", "left", "verdict"),
+    [
+        (True, False, True, "pass"),
+        (False, False, True, "fail"),
+        (True, True, True, "fail"),
+        (False, False, False, "skip"),  # no padding ever stands at the left
+    ],
+)
+def test_padding_at_the_left_is_in_use_where_generation_puts_it(
+    hides: bool, counts: bool, left: bool, verdict: str
+) -> None:
+    ids = torch.randint(1, 40, (3, 14), generator=torch.Generator().manual_seed(1))
+    ids[1, 9:], ids[2, 6:] = 0, 0
+    finding = found(
+        "left-padding", FromIds(hides=hides, counts=counts), batch={"ids": ids}, pad_id=0,
+        causal=True, padding_side="right",
+        generate=lambda m, b, n: continues(m, b, n, left=left),
+    )  # fmt: skip
+    assert finding.verdict == verdict, finding.evidence

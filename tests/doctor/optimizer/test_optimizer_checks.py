@@ -228,3 +228,21 @@ def test_clipping_far_off_is_told_from_clipping_left_out() -> None:
     found = finding("clipping", module, clip_norm=1e6, **fields)
     assert found.verdict == "warn" and "never acts" in found.evidence
     assert finding("clipping", module, clip_norm=10.0, **fields).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("rate", "optimizer_class", "verdict"),
+    [
+        (1.0, torch.optim.AdamW, "warn"),
+        (1e-3, torch.optim.AdamW, "pass"),
+        (1.0, torch.optim.SGD, "pass"),  # its steps are as long as its gradients are, too
+    ],
+)
+def test_steps_at_the_peak_of_a_warm_up(rate: float, optimizer_class: Any, verdict: str) -> None:
+    module = layer()
+    optimizer = optimizer_class(module.parameters(), lr=rate)
+    schedule = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 100))
+    found = finding("gradient-ratio", module, optimizer=optimizer, schedule=schedule,
+                    planned_steps=1000)  # fmt: skip
+    assert found.verdict == verdict, found.evidence
+    assert ("peak" in found.evidence) == (verdict == "warn")

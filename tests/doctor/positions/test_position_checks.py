@@ -205,3 +205,25 @@ def test_a_stock_model_whose_embedding_factor_was_changed_fails() -> None:
     found = finding("embedding-scale", module)
     assert found.verdict == "fail"
     assert "twice" in found.cause
+
+
+class Refuses(nn.Module):
+    """Says no to what it does not bear."""
+
+    def __init__(self, longest: int) -> None:
+        super().__init__()
+        self.embed, self.longest = nn.Embedding(60, 16), longest
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if ids.size(1) > self.longest:
+            raise ValueError(f"{ids.size(1)} tokens are too many")
+        output: Tensor = self.layer(self.embed(ids))
+        return output
+
+
+@pytest.mark.parametrize(("longest", "verdict"), [(20, "fail"), (0, "skip")])
+def test_a_batch_refused_for_its_length(longest: int, verdict: str) -> None:
+    found = finding("position-range", Refuses(longest), {"ids": ids(40)}, max_length=40)
+    assert found.verdict == verdict
+    assert longest == 0 or "cut to 20 it runs" in found.evidence

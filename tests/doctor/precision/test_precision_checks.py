@@ -28,7 +28,9 @@ class Attention(nn.Module):
         scores = q @ k.transpose(-2, -1) / 16**0.5
         later = torch.ones(x.size(1), x.size(1), dtype=torch.bool).triu(1)
         lowest = torch.finfo(scores.dtype).min
-        if self.mask == "finfo":
+        if self.mask == "fp32":  # whatever the scores' dtype
+            scores = scores.masked_fill(later, torch.finfo(torch.float32).min)
+        elif self.mask == "finfo":
             scores = scores.masked_fill(later, lowest)
         elif self.mask == "literal":
             scores = scores + later * -1e9
@@ -49,7 +51,13 @@ def finding(code: str, module: nn.Module, **fields: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("mask", "verdict"),
-    [("finfo", "pass"), ("infinite", "pass"), ("literal", "warn"), ("twice", "warn")],
+    [
+        ("finfo", "pass"),
+        ("infinite", "pass"),
+        ("literal", "warn"),
+        ("twice", "warn"),
+        ("fp32", "warn"),
+    ],
 )
 def test_mask_constants(mask: str, verdict: str) -> None:
     torch.manual_seed(0)
@@ -59,9 +67,10 @@ def test_mask_constants(mask: str, verdict: str) -> None:
         assert "logical and" in found.mend
 
 
-def test_the_verdict_follows_the_precision_in_use() -> None:
+@pytest.mark.parametrize("mask", ["literal", "fp32"])
+def test_the_verdict_follows_the_precision_in_use(mask: str) -> None:
     torch.manual_seed(0)
-    module = Attention("literal")
+    module = Attention(mask)
     verdicts = {p: finding("mask-constant", module, precision=p).verdict for p in
                 ("fp16", "bf16", "fp32")}  # fmt: skip
     assert verdicts == {"fp16": "fail", "bf16": "pass", "fp32": "pass"}

@@ -9,6 +9,7 @@ from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.objective import read_objective
 from gnomon.doctor.restore import rolled_back
 
 _FAULTY = """
@@ -44,6 +45,7 @@ _SECONDS, _PATIENCE = 4.0, 12.0  # of the processor; of the clock, where others 
 _STEPS, _FEWEST = 150, 40
 _ROWS, _LENGTH = 2, 16
 _LEARNED, _STUCK = 0.35, 0.7  # of the first loss
+_DRAWN = 0.2  # of the positions: more than any label noise meant to be there
 
 
 @check(
@@ -64,7 +66,9 @@ def overfit_batch(case: Case) -> Outcome:
     """A model with many times more weights than a batch has tokens must be able to learn it.
 
     A few seconds of Adam on two short rows, without dropout, with an optimizer of our own; then
-    everything is put back. It shows that inputs, model, loss and labels belong together.
+    everything is put back. It shows that inputs, model, loss and labels belong together. Where few
+    tokens are asked for, their frequencies alone may be learned: so the labels are read off the
+    loss under two seeds as well.
     """
     if not any(p.requires_grad for p in case.module.parameters()):
         raise Skip("no parameter asks for a gradient")
@@ -78,12 +82,53 @@ def overfit_batch(case: Case) -> Outcome:
     if first <= 0.05:
         return passed(f"{evidence}: the batch was known from the start", **numbers)
     if last <= _LEARNED * first:
+        drawn = _drawn_anew(case, call)
+        if drawn > _DRAWN:
+            return failure(
+                f"for the same inputs {drawn:.0%} of the positions are asked for another token "
+                f"each time that the loss is computed; {evidence}, which the tokens' frequencies "
+                "alone allow",
+                cause="Labels are drawn or shuffled apart from their inputs.",
+                mend="Make labels of the same rows, in the same order, as the inputs.",
+                drawn=drawn,
+                **numbers,
+            )
         return passed(evidence, **numbers)
     if len(losses) <= _FEWEST:
         raise Skip(f"{evidence}; more would take longer than {_SECONDS:.0f} s")
     if last > _STUCK * first or last != last:
         return failure(evidence, **numbers)
     return warning(evidence, **numbers)
+
+
+def _drawn_anew(case: Case, call: Call) -> float:
+    """The share of positions whose label changes with the seed though the inputs do not.
+
+    0 where it cannot be told, and where inputs are drawn as well (masked anew, say).
+    """
+    inputs: list[list[torch.Tensor]] = []
+
+    def look(_: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        given = [*args, *kwargs.values()]
+        inputs.append([each.clone() for each in given if isinstance(each, torch.Tensor)])
+
+    asked, read = [], []
+    handle = case.module.register_forward_pre_hook(look, with_kwargs=True)
+    try:
+        for seed in (0, 1):
+            asked.append(read_objective(case, call, seed))
+            read.append(inputs[-1])
+    except Skip:
+        return 0.0
+    finally:
+        handle.remove()
+    one, two = read
+    if len(one) != len(two) or not all(map(torch.equal, one, two)):
+        return 0.0
+    first, second = asked
+    both = first.counts & second.counts
+    changed = (first.target != second.target) & both
+    return float(changed.sum()) / max(int(both.sum()), 1)
 
 
 def _short(case: Case) -> Call:

@@ -62,7 +62,7 @@ def position_range(case: Case) -> Outcome:
     if wrong is not None:
         raise Skip(f"the batch's ids are out of range in {wrong.module}")
     if seen.error is not None:
-        raise Skip(f"the model does not run on the batch: {type(seen.error).__name__}")
+        return _too_long(case, seen.error)
     longest, said = _longest(case)
     places = _places(case)
     call = case.small.rows([0])
@@ -95,6 +95,26 @@ def position_range(case: Case) -> Outcome:
                 rows=each.rows,
             )
     return passed(f"texts of {longest} tokens ({said}) have a position for each")
+
+
+def _too_long(case: Case, error: Exception) -> Outcome:
+    """The batch is refused: is it for its length?"""
+    call = case.call
+    for stream in call.streams:
+        length = call.length(stream)
+        short = length // 2
+        while short > _SHORT:
+            tried = lookups(case, call.cut(stream, 0, short))
+            if tried.error is None and tried.wrong is None:
+                return failure(
+                    f"the batch has {length} tokens in its {stream} and ends in "
+                    f"{type(error).__name__}: {str(error)[:150]}; cut to {short} it runs",
+                    cause="The positions end before the longest text does.",
+                    length=length,
+                    runs=short,
+                )
+            short //= 2
+    raise Skip(f"the model does not run on the batch: {type(error).__name__}")
 
 
 def _longest(case: Case) -> tuple[int, str]:

@@ -1,5 +1,8 @@
 """mask-constant: what hides keys exists in half precision."""
 
+import copy
+from dataclasses import replace
+
 import torch
 
 from gnomon.doctor.case import Case
@@ -7,6 +10,8 @@ from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.optimizing import listed
 from gnomon.doctor.overflow import overflows
+from gnomon.doctor.run import run
+from gnomon.doctor.twin import LARGEST
 from gnomon.doctor.what_if import HIGHEST_FP16, judged, runs_in
 from gnomon.probe import AttentionCall
 
@@ -54,15 +59,19 @@ def mask_constant(case: Case) -> Outcome:
     """fp16 ends at 65,504: -1e9 is an error there, or -∞, and (1 - keep) · -∞ is NaN.
 
     Two masks added, each of the smallest finite number, are -∞ in every precision: a row with
-    nothing to attend to becomes NaN. `finfo(dtype).min` and boolean masks follow the dtype.
+    nothing to attend to becomes NaN. `finfo(dtype).min` and boolean masks follow the dtype; whether
+    fp32's smallest number does is tried on a copy in fp16.
     """
     literal: dict[str, float] = {}
+    lowest: list[str] = []
     added: dict[str, tuple[float, ...]] = {}
     masked = 0
     for call in case.record.attention:
         constants = tuple(c for c in call.mask_constants if c == c)
         masked += call.keep is not None
         name = call.module or "(the root)"
+        if constants and _is_lowest_fp32(min(constants)):
+            lowest.append(name)
         for constant in constants:
             if -float("inf") < constant < -HIGHEST_FP16 and not _follows_dtype(constant):
                 literal.setdefault(name, constant)
@@ -102,11 +111,48 @@ def mask_constant(case: Case) -> Outcome:
             where=list(literal),
             constants=sorted(set(literal.values())),
         )
+    if lowest:
+        refused = _refused_in_fp16(case)
+        if refused is not None:
+            return judged(
+                case,
+                "fp16",
+                f"{len(lowest)} attention calls hide keys with the smallest number of fp32, "
+                f"whatever the scores' dtype: a copy in fp16 ends in {refused}; the first is "
+                f"{lowest[0]}",
+                where=lowest,
+                cause="The smallest number of another dtype stands where the scores' own should.",
+            )
     return passed(f"the masks of {masked} attention calls follow the dtype", masked=masked)
+
+
+def _refused_in_fp16(case: Case) -> str | None:
+    """What a copy in half precision raises for a constant that fp16 does not have, if it does."""
+    if case.dtype != torch.float32 or case.patient.precision == "bf16":
+        return None
+    if sum(p.numel() for p in case.module.parameters()) > LARGEST:
+        return None
+    try:
+        low, call = copy.deepcopy(case.module).half(), case.small
+        halves = {
+            key: value.half() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+            else value
+            for key, value in call.values.items()
+        }  # fmt: skip
+        with torch.no_grad():
+            run(low.eval(), replace(call, values=halves))
+    except Exception as error:  # whatever a model raises that cannot run in half precision
+        said = f"{type(error).__name__}: {error}"
+        return said[:150] if "without overflow" in said else None
+    return None
 
 
 def _follows_dtype(constant: float) -> bool:
     return any(abs(constant / each - 1) < 1e-5 for each in _FINFO)
+
+
+def _is_lowest_fp32(constant: float) -> bool:
+    return abs(constant / _FINFO[0] - 1) < 1e-5
 
 
 def _two_added(call: AttentionCall) -> bool:

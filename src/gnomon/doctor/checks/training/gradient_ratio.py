@@ -6,7 +6,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.monitors.updates import TITLE, Updates, judge
-from gnomon.doctor.optimizing import optimizer_of
+from gnomon.doctor.optimizing import is_adaptive, optimizer_of
 from gnomon.doctor.restore import rolled_back
 from gnomon.doctor.schedules import set_peak
 
@@ -21,6 +21,8 @@ _FAULTY = """
         return {"module": module, "optimizer": optimizer, "batch": (torch.randn(2, 8, 16),)}
 """
 _MENDED = _FAULTY.replace("lr=0.3", "lr=0.0003")
+
+_WHOLE = 1.0
 
 
 @check(
@@ -38,7 +40,9 @@ def gradient_ratio(case: Case) -> Outcome:
     """Steps that are far too large throw away what was learned; steps of nothing learn nothing.
 
     One step of the real optimizer is taken at its present learning rate (at the highest, where the
-    schedule is a function of the step), and rolled back.
+    schedule is a function of the step), and rolled back. Adam's steps are as long as the rate says:
+    what is within bounds at the begin of a warm-up is held against the schedule's peak, too, and
+    told where a step would be as large as the weights.
     """
     module, optimizer = case.module, optimizer_of(case)
     monitor = Updates(module)
@@ -55,7 +59,24 @@ def gradient_ratio(case: Case) -> Outcome:
     found = judge(module, gradients, ratios)
     if found is None:
         middle = sorted(ratios.values())[len(ratios) // 2] if ratios else 0.0
+        peak = middle * _rise(case, max(rates))
+        if peak > _WHOLE and is_adaptive(optimizer):
+            return warning(
+                f"at the peak of its schedule, {case.learning_rates.peak:.3g}, a step as now moves "
+                f"the median matrix by {peak:.0%} of its size (about 0.1 % is usual)",
+                median=middle,
+                peak=peak,
+            )
         return passed(f"a step moves the median matrix by {middle:.2%} of its size", median=middle)
     return warning(
         found.evidence, where=found.where, cause=found.cause, mend=found.mend, **found.numbers
     )
+
+
+def _rise(case: Case, rate: float) -> float:
+    """How many times as high the learning rate will be at its peak; 1 where nobody knows."""
+    try:
+        known = case.learning_rates
+    except Skip:
+        return 1.0
+    return max(1.0, known.peak / rate)
