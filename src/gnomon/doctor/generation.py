@@ -161,15 +161,15 @@ def pads_at_left(case: Case) -> bool:
 
     False where no loop was handed over, or it cannot be tried.
     """
-    patient, stream = case.patient, case.small.streams["source"]
-    if patient.generate is None or case.small.read != "source" or stream.pad_id is None:
+    patient, pad_id = case.patient, case.small.streams["source"].pad_id
+    if patient.generate is None or case.small.read != "source" or pad_id is None:
         return False
     found: list[bool] = []
 
     def look(_: nn.Module, args: Any, kwargs: Any) -> None:
         for each in (*args, *kwargs.values()):
             if isinstance(each, Tensor) and each.dim() == 2 and not each.is_floating_point():
-                padded = each.eq(stream.pad_id)
+                padded = each.eq(pad_id)
                 found.append(bool((padded[:, 0] & ~padded[:, -1] & ~padded.all(1)).any()))
                 return  # the text; what follows are masks and positions
 
