@@ -15,9 +15,8 @@ from torch.utils.hooks import RemovableHandle
 from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.finding import Skip
 from gnomon.doctor.run import tensors_of
+from gnomon.doctor.stock import stock
 from gnomon.model import Transformer
-
-LARGEST = 500_000_000  # parameters; beyond it a second model is too much memory
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,7 @@ def twin(case: Case) -> Twin:
     own = case.module
     if not _is_stock(type(own)):
         raise Skip(f"{type(own).__name__} is no class of gnomon or transformers: no stock model")
-    if sum(p.numel() for p in own.parameters()) > LARGEST:
-        raise Skip("the model is too large to be built a second time")
-    with torch.random.fork_rng(devices=[]):
-        try:
-            module = _fresh(own)
-        except Exception as error:  # transformers raises whatever it meets
-            raise Skip(
-                f"{type(own).__name__} cannot be built from its configuration: {error}"[:300]
-            ) from None
+    module = copy.deepcopy(stock(case))
     first = next(own.parameters())
     module = module.to(device=first.device, dtype=_dtype(own))
     weights = own.state_dict()
@@ -71,15 +62,6 @@ def _is_stock(kind: type) -> bool:
     return kind is Transformer or (
         kind.__module__.startswith("transformers.models.") and hasattr(kind, "_from_config")
     )
-
-
-def _fresh(own: Any) -> nn.Module:
-    if isinstance(own, Transformer):
-        return Transformer(own.config)
-    config = copy.deepcopy(own.config)
-    attention = getattr(own.config, "_attn_implementation", None)
-    module: nn.Module = type(own)._from_config(config, attn_implementation=attention)
-    return module
 
 
 def _dtype(module: nn.Module) -> torch.dtype | None:
