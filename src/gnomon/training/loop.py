@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
 
 from gnomon.errors import RecipeError, TrainingStopped
 from gnomon.training.allocator import keep_freed_memory
@@ -30,14 +29,16 @@ from gnomon.training.events import (
     StepRecord,
     ValidationRecord,
 )
-from gnomon.training.generators import generator_states, restore_generator_states
-from gnomon.training.guard import find_non_finite, first_non_finite_weight, is_disk_full
+from gnomon.training.failed_step import look_again
+from gnomon.training.generators import generator_states
+from gnomon.training.guard import first_non_finite_weight, is_disk_full
 from gnomon.training.interrupts import Interrupts
 from gnomon.training.keeper import Keeper
 from gnomon.training.log import MetricsLog
 from gnomon.training.meter import Meter
 from gnomon.training.objective import LossSums, Objective, ObjectiveConfig
 from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups
+from gnomon.training.passes import Passes
 from gnomon.training.precision import choose_device, choose_precision
 from gnomon.training.run import RunFolder
 from gnomon.training.state import TrainingState
@@ -94,6 +95,7 @@ class Trainer:
         self.precision = choose_precision(training.precision, self.device)
         task.model.to(self.device)
         self.objective = Objective(objective, pad_id=task.pad_id)
+        self._passes = Passes(task, self.objective, self.precision)
         self.optimizer = Optimizer(task.model, optimizer)
         self.moving_average: MovingAverage | None = None
         if averaging.kind == "ema":
@@ -188,6 +190,7 @@ class Trainer:
                 )
         if self.state.precision not in (None, self.precision.name):
             self.precision = choose_precision(self.state.precision, self.device)
+            self._passes = replace(self._passes, precision=self.precision)
         self.state.precision = self.precision.name
         self._seconds_before = self.state.seconds
         self._saved_step = self.state.step
@@ -277,7 +280,7 @@ class Trainer:
         data_seconds = time.perf_counter() - started
 
         count_correct = step % self.config.log_every == 0
-        sums = [self._forward_backward(b, num_tokens, count_correct) for b in batches]
+        sums = [self._passes(b, num_tokens, count_correct=count_correct) for b in batches]
         # The one wait for the device in a step: its figures decide whether the step is taken.
         loss, nll, norm = torch.stack(
             [
@@ -287,8 +290,18 @@ class Trainer:
             ]
         ).tolist()
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            seen = f"step {step}: loss {loss}, gradient norm {norm}"
-            raise self._not_finite(batches, num_tokens, states, seen, loss, norm)
+            failed = look_again(
+                self._passes,
+                self.optimizer,
+                self.device,
+                step=step,
+                loss=loss,
+                gradient_norm=norm,
+                batches=batches,
+                num_tokens=num_tokens,
+                generators=states,
+            )
+            raise self._not_finite(failed)
         if self.monitors is not None:
             self.monitors.on_gradients(step)
         self.optimizer.clip(norm)
@@ -316,17 +329,6 @@ class Trainer:
         log = self._meter.add(record, self.state, self._eta_seconds())
         if log is not None:
             self._tell(lambda listener: listener.on_log(log))
-
-    def _forward_backward(self, batch: Any, num_tokens: int, count_correct: bool) -> LossSums:
-        """Add the gradient of this micro-batch's part of the mean over all `num_tokens`."""
-        with self.precision.autocast():
-            sums = self.objective(
-                self.task.target(batch),
-                partial(self.task.predict, batch.repeated(self.objective.num_passes)),
-                count_correct=count_correct,
-            )
-        (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
-        return sums
 
     def _advance(self, num_tokens: int) -> None:
         self.state.step += 1
@@ -384,46 +386,15 @@ class Trainer:
 
     # -- trouble -----------------------------------------------------------------------------
 
-    def _not_finite(
-        self,
-        batches: Sequence[Any],
-        num_tokens: int,
-        states: Mapping[str, Tensor],
-        seen: str,
-        loss: float,
-        norm: float,
-    ) -> TrainingStopped:
-        """Run the step again under watch and say where the first NaN or infinity arose."""
-        restore_generator_states(states, self.device)
+    def _not_finite(self, failed: FailedStep) -> TrainingStopped:
+        """Tell the monitors of a failed step, and say what the user can do."""
+        note = None if self.monitors is None else self.monitors.on_failed_step(failed)
         self.optimizer.drop_gradients()
-        examples, found = batches, None
-        for batch in batches:
-            before = generator_states(self.device)
-            found = find_non_finite(self.task.model, partial(self._again, [batch], num_tokens))
-            if found is not None:
-                examples, states = [batch], before
-                break
-        lines = "; ".join(self.task.describe(batch) for batch in examples)
-        note = None
-        if self.monitors is not None:
-            failed = FailedStep(
-                step=self.state.step + 1,
-                loss=loss,
-                gradient_norm=norm,
-                batches=examples,
-                num_tokens=num_tokens,
-                generators=states,
-                precision=self.precision.name,
-                first=found,
-                lines=lines,
-                again=partial(self._again, examples, num_tokens),
-            )
-            note = self.monitors.on_failed_step(failed)
-        self.optimizer.drop_gradients()
-        culprit = found or "only the sum over micro-batches overflows"
+        seen = f"step {failed.step}: loss {failed.loss}, gradient norm {failed.gradient_norm}"
+        culprit = failed.first or "only the sum over micro-batches overflows"
         return TrainingStopped(
             "Loss and gradients must be finite",
-            seen=f"{seen}\n  batch: {lines}\n  first: {culprit}",
+            seen=f"{seen}\n  batch: {failed.lines}\n  first: {culprit}",
             mend=f"the step was not taken; the last good checkpoint is {self._last_good()}. "
             + (
                 note
@@ -431,10 +402,6 @@ class Trainer:
                 "first steps look at the model and at those lines"
             ),
         )
-
-    def _again(self, batches: Sequence[Any], num_tokens: int) -> Tensor:
-        sums = [self._forward_backward(b, num_tokens, count_correct=False) for b in batches]
-        return torch.stack([each.loss.detach() for each in sums]).sum() / num_tokens
 
     def _refuse_damaged_weights(self) -> None:
         """A checkpoint must be worth coming back to."""

@@ -1,0 +1,40 @@
+"""The forward and backward pass of a micro-batch, as every step and every replay makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnomon.training.objective import LossSums, Objective
+from gnomon.training.precision import Precision
+from gnomon.training.task import Task
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What decides the gradient of a batch, the weights aside."""
+
+    task: Task[Any]
+    objective: Objective
+    precision: Precision
+
+    def __call__(self, batch: Any, num_tokens: int, *, count_correct: bool) -> LossSums:
+        """Add the gradient of this micro-batch's part of the mean over all `num_tokens`."""
+        with self.precision.autocast():
+            sums = self.objective(
+                self.task.target(batch),
+                partial(self.task.predict, batch.repeated(self.objective.num_passes)),
+                count_correct=count_correct,
+            )
+        (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+        return sums
+
+    def loss(self, batches: Sequence[Any], num_tokens: int) -> Tensor:
+        """The loss of several micro-batches, whose gradients are added."""
+        sums = [self(batch, num_tokens, count_correct=False) for batch in batches]
+        return torch.stack([each.loss.detach() for each in sums]).sum() / num_tokens
