@@ -128,6 +128,21 @@ def test_compares(runs: Path) -> None:
     assert found["curves"].keys() == {"20", "40"}
 
 
+def test_a_comparison_says_which_keys_a_run_does_not_know(runs: Path) -> None:
+    assert "these keys" not in gnomon("runs", runs / "a", runs / "b").stderr
+    recipe = runs / "b" / "recipe.toml"
+    lines = recipe.read_text().splitlines(keepends=True)
+    newer = ("label_smoothing =", "r_drop =", "warmup_steps =")
+    recipe.write_text("".join(line for line in lines if not line.startswith(newer)))
+    done = gnomon("runs", runs / "a", runs / "b")
+    told = "without these keys, so their defaults stand for it: "
+    assert f"b was begun by a gnomon {told}objective (label_smoothing, r_drop), " in done.stderr
+    assert "schedule.warmup_steps" in done.stderr
+    found = json.loads(gnomon("runs", runs / "a", runs / "b", "--json").stdout)
+    assert found["unknown"][0] == []
+    assert "objective.r_drop" in found["unknown"][1]
+
+
 def test_runs_evaluated_on_other_text_are_not_tested(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "one.tsv").write_text("12\t21\n345\t543\n")
     api.evaluate(runs / "a", settings={"resamples": 0})

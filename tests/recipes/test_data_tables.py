@@ -1,6 +1,7 @@
 """Recipes of schema version 1 keep working; sources are read, checked and written as tables."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,19 @@ def test_differences_name_the_source(tmp_path):
     one = load_recipe(file)
     file.write_text(SOURCES.replace("0.5", "2.0"))
     assert difference(one, load_recipe(file)) == ["data.sources.0.weight: 0.5 → 2.0"]
+
+
+def test_a_source_that_one_recipe_lacks_is_one_difference_without_its_defaults(tmp_path):
+    file = tmp_path / "r.toml"
+    file.write_text(SOURCES)
+    both = load_recipe(file)
+    one = replace(both, data=replace(both.data, sources=both.data.sources[:1]))
+    pairs = repr(str(tmp_path / "b.jsonl"))
+    (added,) = difference(one, both)
+    assert added.startswith(f"data.sources.1: none → name 'French', pairs {pairs}")
+    assert "format" not in added  # a mere default
+    (removed,) = difference(both, one)
+    assert removed.endswith(" → none")
 
 
 def test_unknown_keys_and_broken_rules_of_a_source_are_named(tmp_path):

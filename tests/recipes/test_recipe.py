@@ -14,6 +14,7 @@ from gnomon.recipes import (
     Recipe,
     difference,
     json_schema,
+    keys_unknown_to,
     load_recipe,
     preset_names,
     preset_text,
@@ -178,6 +179,23 @@ def test_difference_names_only_what_differs() -> None:
     old = load_recipe("tiny")
     new = load_recipe("tiny", ["training.seed=2", "model.dropout=0.2"])
     assert difference(old, new) == ["model.dropout: 0.1 → 0.2", "training.seed: 1 → 2"]
+
+
+def test_differences_of_one_table_stand_together_in_the_recipe_s_order() -> None:
+    changes = ["training.seed=2", "decoding.beam=2", "training.max_steps=9", "data.holdout=25"]
+    found = difference(load_recipe("tiny"), load_recipe("tiny", changes))
+    keys = [one.split(":")[0] for one in found]
+    assert keys == ["data.holdout", "training.max_steps", "training.seed", "decoding.beam"]
+
+
+def test_keys_that_an_older_recipe_does_not_hold_are_named() -> None:
+    tree = tomllib.loads(to_toml(load_recipe("tiny")))
+    assert keys_unknown_to(tree) == []
+    del tree["optimizer"]["weight_decay"], tree["averaging"]
+    assert keys_unknown_to(tree)[0] == "optimizer.weight_decay"
+    assert {key.split(".")[0] for key in keys_unknown_to(tree)[1:]} == {"averaging"}
+    tree = tomllib.loads(to_toml(load_recipe("tiny", ['data.sources=[{pairs="a.tsv"}]'])))
+    assert keys_unknown_to(tree) == []  # a list that is not empty is written otherwise
 
 
 def test_schema_knows_every_table() -> None:

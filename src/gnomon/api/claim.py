@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
+import tomllib
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +17,8 @@ from gnomon import __version__
 from gnomon.errors import RecipeError, RunError
 from gnomon.files import write_atomically
 from gnomon.model import Transformer, TransformerConfig
-from gnomon.recipes import Recipe, difference, flatten, load_recipe, to_toml
+from gnomon.recipes import Recipe, difference, flatten, keys_unknown_to, load_recipe, to_toml
+from gnomon.recipes.load import migrate
 from gnomon.tasks import Preparation, Translator
 from gnomon.text import TokenizerPair
 from gnomon.training import RunFolder
@@ -57,6 +59,12 @@ def read_run_recipe(folder: RunFolder) -> Recipe:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return load_recipe(folder.recipe_path)
+
+
+def keys_unknown_to_run(folder: RunFolder) -> list[str]:
+    """Keys that came to gnomon after the run's recipe was written: their defaults hold for it."""
+    written = tomllib.loads(folder.recipe_path.read_text(encoding="utf-8-sig"))
+    return keys_unknown_to(migrate(written))
 
 
 def sign_manifest(

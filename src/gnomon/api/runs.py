@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gnomon.api.claim import read_run_recipe
+from gnomon.api.claim import keys_unknown_to_run, read_run_recipe
 from gnomon.api.evaluate import evaluate
 from gnomon.api.load import model_folder
 from gnomon.errors import GnomonError, RunError
@@ -84,7 +84,10 @@ class RunComparison:
 
     Attributes:
         runs: as given.
-        differences: for each run but the first, the keys in which its recipe differs.
+        differences: for each run but the first, the keys in which its recipe differs, table by
+            table.
+        unknown: for each run, keys that its recipe does not know and another's does, as gnomon got
+            them later; their defaults are what was compared.
         curves: step to nll of each run, None where it did not validate at that step.
         scores: for each run but the first, the comparison of the newest evaluations of the same
             text by both, with the text's files and the two checkpoints; None where there is none.
@@ -92,6 +95,7 @@ class RunComparison:
 
     runs: tuple[RunSummary, ...]
     differences: tuple[list[str], ...]
+    unknown: tuple[list[str], ...] = ()
     curves: dict[int, tuple[float | None, ...]] = field(default_factory=dict)
     scores: tuple[tuple[str, list[Comparison]] | None, ...] = ()
 
@@ -177,11 +181,15 @@ def compare_runs(paths: Sequence[str | Path]) -> RunComparison:
     for run in runs:
         if run.problem is not None:
             raise RunError("runs that are compared must be readable", seen=run.problem)
-    recipes = [read_run_recipe(RunFolder(run.path)) for run in runs]
+    folders = [RunFolder(run.path) for run in runs]
+    recipes = [read_run_recipe(folder) for folder in folders]
+    unknown = [keys_unknown_to_run(folder) for folder in folders]
+    everywhere = set.intersection(*map(set, unknown))
     tables = [dict(run.curve) for run in runs]
     return RunComparison(
         runs=runs,
         differences=tuple(difference(recipes[0], other) for other in recipes[1:]),
+        unknown=tuple([key for key in keys if key not in everywhere] for keys in unknown),
         curves={
             step: tuple(table.get(step) for table in tables)
             for step in sorted(set().union(*tables))

@@ -143,6 +143,12 @@ def _comparison_sheets(found: RunComparison) -> list[Sheet]:
         )
         for other, rows in zip(others, found.differences, strict=True)
     ]
+    for run, keys in zip(found.runs, found.unknown, strict=True):
+        if keys:
+            say(
+                f"{run.path} was begun by a gnomon without these keys, so their defaults stand for "
+                f"it: {', '.join(_by_table(keys))}"
+            )
     sheets.append(
         Sheet(
             "validation loss, nats per token",
@@ -179,6 +185,18 @@ def _comparison_sheets(found: RunComparison) -> list[Sheet]:
             title = f"{other.path} against {first.path} on {files}"
             sheets.append(comparison_sheet(title, comparisons))
     return sheets
+
+
+def _by_table(keys: list[str]) -> list[str]:
+    """Keys, those of one table together: "training.seed", "averaging (kind, count)"."""
+    tables: dict[str, list[str]] = {}
+    for key in keys:
+        table, _, name = key.rpartition(".")
+        tables.setdefault(table, []).append(name)
+    return [
+        f"{table}.{names[0]}" if len(names) == 1 else f"{table} ({', '.join(names)})"
+        for table, names in tables.items()
+    ]
 
 
 def _show_verdicts(verdicts: list[CurveVerdict], as_json: bool) -> None:

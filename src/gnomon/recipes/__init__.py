@@ -17,7 +17,7 @@ from gnomon.recipes.curve import (
 from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_text
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
-from gnomon.recipes.show import difference, flatten, json_schema, to_toml
+from gnomon.recipes.show import difference, flatten, json_schema, keys_unknown_to, to_toml
 
 __all__ = [
     "CurvePoint",
@@ -30,6 +30,7 @@ __all__ = [
     "flatten",
     "hold_against",
     "json_schema",
+    "keys_unknown_to",
     "load_recipe",
     "parse_curve",
     "preset_names",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from itertools import zip_longest
 from typing import Any
 
 import tomli_w
@@ -18,12 +19,55 @@ def to_toml(recipe: Recipe) -> str:
 
 
 def difference(old: Recipe, new: Recipe) -> list[str]:
-    """One line `table.key: old → new` for each key in which two recipes differ."""
-    before, after = flatten(asdict(old)), flatten(asdict(new))
+    """One line `table.key: old → new` for each key in which two recipes differ, table by table.
+
+    Of a source that only one of them has there is one line, with what was set of it.
+    """
+    return [f"{key}: {before} → {after}" for key, before, after in _differing(old, new, "")]
+
+
+def _differing(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
+    for item in fields(new):
+        before, after = getattr(old, item.name), getattr(new, item.name)
+        key = f"{path}{item.name}"
+        if before == after:
+            continue
+        if is_dataclass(before) and is_dataclass(after):
+            yield from _differing(before, after, f"{key}.")
+        elif _holds_tables(before) or _holds_tables(after):
+            for index, (one, two) in enumerate(zip_longest(before, after)):
+                if one is None or two is None:
+                    yield f"{key}.{index}", _settings(one), _settings(two)
+                else:
+                    yield from _differing(one, two, f"{key}.{index}.")
+        else:
+            yield key, repr(before), repr(after)
+
+
+def _holds_tables(value: Any) -> bool:
+    return isinstance(value, tuple) and any(is_dataclass(item) for item in value)
+
+
+def _settings(table: Any) -> str:
+    """What differs from the defaults of one table in a list; "none" where there is no table."""
+    if table is None:
+        return "none"
+    values = ((item, getattr(table, item.name)) for item in fields(table))
+    return ", ".join(f"{item.name} {value!r}" for item, value in values if value != item.default)
+
+
+def keys_unknown_to(written: Mapping[str, Any]) -> list[str]:
+    """Keys of today's recipe that one written out by an older gnomon does not hold.
+
+    Args:
+        written: the tree of a recipe with every key (`to_toml`), brought to today's names.
+    """
+    held = flatten(written)
     return [
-        f"{key}: {before.get(key)!r} → {after.get(key)!r}"
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
+        key
+        for key, default in flatten(asdict(Recipe())).items()
+        # What is unset is not written out; a list of tables is held by its tables' keys.
+        if default is not None and not any(f"{each}.".startswith(f"{key}.") for each in held)
     ]
 
 
