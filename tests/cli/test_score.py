@@ -76,3 +76,20 @@ def test_output_keeps_links_permissions_and_what_it_is_appended_to(
     finally:
         os.umask(before)
     assert (pairs / "new").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("verb", ["score", "align"])
+def test_long_pairs_are_named_and_then_counted(
+    verb: str, trained_run: TrainedRun, tmp_path: Path
+) -> None:
+    lines = ["12\t21", "1" * 200_000 + "\t1", *(f"{'1' * 60}\t{n}" for n in range(12))]
+    (tmp_path / "long.tsv").write_text("\n".join(lines) + "\n")
+    done = gnomon(verb, trained_run.path, "--data", "long.tsv", cwd=tmp_path)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 14
+    told = done.stderr.decode()
+    without = {"score": "line 2 has no score: ", "align": "line 2 is not aligned: "}[verb]
+    assert f"{without}200001 source and 2 target tokens are more than the 8192" in told
+    assert told.count("longer than any this model was trained on; do not trust") == 10
+    assert "line 3 is longer" in told
+    assert "12 of 14 pairs are longer than any this model was trained on; only the first" in told

@@ -13,7 +13,7 @@ import gnomon
 from digits import TrainedRun
 from gnomon.errors import DataError, ModelError
 from gnomon.tasks import Translator
-from gnomon.tasks.likelihood import summed_nll
+from gnomon.tasks.likelihood import Pair, summed_nll
 from two_times_rule import assert_two_times
 
 
@@ -144,3 +144,50 @@ def test_text_is_read_as_it_is_translated(trained_run: TrainedRun) -> None:
     )
     assert translator.score(dirty, dirty) == translator.score(plain, plain)
     assert translator.align(dirty, dirty) == translator.align(plain, plain)
+
+
+def test_a_pair_longer_than_any_in_training_is_scored_and_told(trained_run: TrainedRun) -> None:
+    translator = gnomon.load(trained_run.path)
+    longest = translator.longest_source
+    assert longest is not None
+    assert translator.longest_target is not None
+    text = "1" * (longest - 1)  # a digit is a token, and so is the end
+    within, longer_source, longer_target = translator.score(
+        [text, text + "1", "1"], ["1", "1", "1" * translator.longest_target]
+    )
+    assert within.beyond_training is False
+    assert (longer_source.beyond_training, longer_target.beyond_training) == (True, True)
+    assert longer_source.log_prob == pytest.approx(
+        exact_log_probs(translator, text + "1", "1").sum().item(), rel=1e-4
+    )
+    translator.longest_source = translator.longest_target = None  # a model of an older gnomon
+    assert translator.score([text + "1"], ["1"])[0].beyond_training is None
+
+
+def test_a_pair_that_memory_could_not_hold_has_no_score_and_no_links(
+    trained_run: TrainedRun,
+) -> None:
+    translator = gnomon.load(trained_run.path)
+    huge = "1" * 200_000  # its attention alone would take 600 GB
+    for sources, targets in (([huge, "12"], ["1", "21"]), (["1", "12"], [huge, "21"])):
+        too_long, other = translator.score(sources, targets)
+        assert too_long.log_prob is None
+        assert "200001" in str(too_long.reason)
+        assert other.log_prob is not None
+        unaligned, aligned = translator.align(sources, targets)
+        assert unaligned.links == ()
+        assert "200001" in str(unaligned.reason)
+        assert aligned.links == translator.align(["12"], ["21"])[0].links != ()
+        with pytest.warns(UserWarning, match="without 1 of 2 pairs.* line 1: "):
+            assert summed_nll(translator, sources, targets, 64) == pytest.approx(
+                summed_nll(translator, ["12"], ["21"], 64)
+            )
+
+
+def test_a_model_trained_on_long_pairs_reads_them(trained_run: TrainedRun) -> None:
+    translator = gnomon.load(trained_run.path)
+    pair = Pair([*[4] * 9_000, 3], [2, 4, 3])
+    assert "9001 source" in str(pair.problem(translator, None))
+    translator.longest_source = 9_001
+    assert pair.problem(translator, None) is None
+    assert "positions" in str(pair.problem(translator, 9_000))

@@ -19,6 +19,7 @@ from gnomon.evaluation import EvaluationConfig, EvaluationReport, evaluate_trans
 from gnomon.files import write_atomically
 from gnomon.recipes import Recipe
 from gnomon.tasks import add_scores_to_card, evaluate_translator
+from gnomon.tasks.progress import Stages, unseen
 from gnomon.tasks.tags import Tags
 from gnomon.text import Pair, ParallelCorpus, open_corpora, open_split, read_lines
 from gnomon.training import RunFolder
@@ -42,6 +43,7 @@ def evaluate(
     settings: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
     batch_tokens: int = 4096,
+    progress: Stages = unseen,
     **search: Any,
 ) -> EvaluationReport:
     """Score a model; for a run the report is also stored under its `evaluations/`.
@@ -63,6 +65,7 @@ def evaluate(
         tags: put in front of every given source; of a run's own text, judge only the pairs with
             these tags (without, all of them, each with its own).
         batch_tokens: padded source tokens decoded at once: memory and speed, not results.
+        progress: is told what begins, and over how many lines; gives what is told of these.
         **search: fields of `SearchConfig` to change, for example `beam=1`.
 
     Raises:
@@ -93,7 +96,7 @@ def evaluate(
     every = [tuple(tags) if given else pair.tags for pair in pairs]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     others = {
-        str(other): _translations(other, sources, device, batch_tokens, every, search)
+        str(other): _translations(other, sources, device, batch_tokens, every, progress, search)
         for other in against
     }
     members = [model_folder(each, checkpoint) for each in ensemble]
@@ -108,6 +111,7 @@ def evaluate(
         with_robustness=with_robustness,
         tags=every,
         batch_tokens=batch_tokens,
+        progress=progress,
         **search,
     )
     about = {
@@ -186,6 +190,7 @@ def _translations(
     device: str,
     batch_tokens: int,
     tags: Tags,
+    progress: Stages,
     search: Mapping[str, Any],
 ) -> list[str]:
     """The lines of a file, or the sources as a model translates them."""
@@ -193,7 +198,10 @@ def _translations(
         return _lines(other)
     translator = load(other, device=device)
     known = tags if translator.tokenizers.source.tags else ()
-    found = translator.translate(sources, tags=known, batch_tokens=batch_tokens, **search)
+    done = progress(f"translating by {other}", len(sources))
+    found = translator.translate(
+        sources, tags=known, batch_tokens=batch_tokens, progress=done, **search
+    )
     return [translation.text for translation in found]
 
 

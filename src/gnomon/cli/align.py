@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console, warn
+from gnomon.cli.console import console
 from gnomon.cli.destination import destination
+from gnomon.cli.line_progress import LineProgress
+from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
     from gnomon.tasks import Alignment, Translator
 
 CHUNK = 1024  # pairs read before they are aligned, which sorts them by length
+
+KINDS = {
+    "unaligned": "pairs are not aligned",
+    "beyond": "pairs are longer than any this model was trained on",
+}
 
 Link = tuple[int, int]
 
@@ -65,10 +72,15 @@ def align(
     batch_tokens: options.BatchOption = 4096,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
+    progress: options.ProgressOption = None,
 ) -> None:
-    """Align given pairs word by word, in Pharaoh format: source-target, both counted from 0."""
+    """Align given pairs word by word, in Pharaoh format: source-target, both counted from 0.
+
+    A pair longer than the model reaches gets a blank line, one longer than any in training is
+    aligned all the same; both are named on standard error.
+    """
     from gnomon import api
-    from gnomon.errors import DataError
+    from gnomon.errors import DataError, excerpt
     from gnomon.tasks import symmetrise as combined
 
     if reverse is None and (symmetrise is not None or reverse_tag):
@@ -92,7 +104,9 @@ def align(
     }
     expected = _Gold(gold)
     pairs = iter(corpus.pairs())
-    with destination(output) as out:
+    with destination(output) as out, LineProgress(progress, prints=output is None) as shown:
+        done, warnings = shown.begin("aligning", len(corpus)), LineWarnings(KINDS)
+        settings["progress"] = done if other is None else lambda count: done(count / 2)
         while chunk := list(islice(pairs, CHUNK)):
             sources, targets = [pair.source for pair in chunk], [pair.target for pair in chunk]
             found = translator.align(sources, targets, **settings, **units)
@@ -104,9 +118,16 @@ def align(
             for pair, item, line in zip(chunk, found, links, strict=True):
                 out.write(_format(item, line, soft).encode("utf-8", errors="replace") + b"\n")
                 if item.reason is not None:
-                    warn(f"line {pair.line} is not aligned: {item.reason}")
+                    warnings.add("unaligned", f"line {pair.line} is not aligned: {item.reason}")
+                elif item.beyond_training:
+                    warnings.add(
+                        "beyond",
+                        f"line {pair.line} is longer than any this model was trained on; do not "
+                        f"trust its alignment: {excerpt(pair.source, 60)}",
+                    )
             expected.note(links)
             out.flush()
+    warnings.finish(len(corpus))
     expected.print_rates()
 
 

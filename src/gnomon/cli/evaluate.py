@@ -9,6 +9,7 @@ import typer
 
 from gnomon.cli import options
 from gnomon.cli.console import print_line, say
+from gnomon.cli.line_progress import LineProgress
 
 if TYPE_CHECKING:
     from gnomon.evaluation import EvaluationReport
@@ -67,6 +68,7 @@ def evaluate(
     batch_tokens: options.BatchOption = 4096,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
+    progress: options.ProgressOption = None,
 ) -> None:
     """Score a model; without files on a run's own test text, or else its validation text.
 
@@ -100,24 +102,26 @@ def evaluate(
             hyp, _needed(ref), source=src, against=against or [], settings=settings
         )
     else:
-        report = api.evaluate(
-            _model(model),
-            source=src,
-            reference=ref,
-            data=data,
-            source_field=source_field,
-            target_field=target_field,
-            checkpoint=checkpoint,
-            device=device,
-            against=against or [],
-            with_robustness=robustness,
-            settings=settings,
-            tags=tag or [],
-            beam=beam,
-            ensemble=with_ or (),
-            combination=combine,
-            batch_tokens=batch_tokens,
-        )
+        with LineProgress(progress, prints=False) as shown:
+            report = api.evaluate(
+                _model(model),
+                source=src,
+                reference=ref,
+                data=data,
+                source_field=source_field,
+                target_field=target_field,
+                checkpoint=checkpoint,
+                device=device,
+                against=against or [],
+                with_robustness=robustness,
+                settings=settings,
+                tags=tag or [],
+                beam=beam,
+                ensemble=with_ or (),
+                combination=combine,
+                batch_tokens=batch_tokens,
+                progress=shown.begin,
+            )
     if json_:
         print_line(report.to_json().rstrip("\n"))
         return

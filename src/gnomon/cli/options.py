@@ -84,6 +84,15 @@ CombineOption = Annotated[
     typer.Option(help="Of several models: mean of probabilities, or log_mean."),
 ]
 
+ProgressOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--progress/--no-progress",
+        help="On standard error, how far it is. Default: at a terminal that shows no results.",
+        show_default=False,
+    ),
+]
+
 
 def refuse_beside(option: str, others: Mapping[str, object], rule: str) -> None:
     """What is asked for and would be passed over is a mistake.

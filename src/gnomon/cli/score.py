@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import warn
 from gnomon.cli.destination import destination
+from gnomon.cli.line_progress import LineProgress
+from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
     from gnomon.tasks import PairScore
 
 CHUNK = 1024  # pairs read before they are scored, which sorts them by length
+
+KINDS = {
+    "unscored": "pairs have no score",
+    "beyond": "pairs are longer than any this model was trained on",
+}
 
 
 def score(
@@ -32,31 +38,44 @@ def score(
     batch_tokens: options.BatchOption = 4096,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
+    progress: options.ProgressOption = None,
 ) -> None:
     """Score given translations: log-probability, tokens, their mean, perplexity; TABs between.
 
     A pair that has no probability (it is longer than the model reaches, or the source alone is
-    blank) gets "nan" (null with --json, and the reason) and is named on standard error.
+    blank) gets "nan" (null with --json, and the reason) and is named on standard error. So is one
+    that is longer than any in training: it has a score ("beyond_training": true with --json).
     """
     from gnomon import api
+    from gnomon.errors import excerpt
 
     fields = {"source_field": source_field, "target_field": target_field}
     corpus = api.given_pairs(src, ref, data, model=model, checkpoint=checkpoint, **fields)
     translator = api.load(model, checkpoint=checkpoint, device=device)
     pairs = iter(corpus.pairs())
-    with destination(output) as out:
+    with destination(output) as out, LineProgress(progress, prints=output is None) as shown:
+        done, warnings = shown.begin("scoring", len(corpus)), LineWarnings(KINDS)
         while chunk := list(islice(pairs, CHUNK)):
             scores = translator.score(
                 [pair.source for pair in chunk],
                 [pair.target for pair in chunk],
                 tags=tag or [],
                 batch_tokens=batch_tokens,
+                progress=done,
             )
             for pair, result in zip(chunk, scores, strict=True):
                 out.write(_format(result, json_).encode("utf-8", errors="replace") + b"\n")
                 if result.reason is not None:
-                    warn(f"line {pair.line} has no score: {result.reason}")
+                    text = f"line {pair.line} has no score: {result.reason}"
+                    warnings.add("unscored", text)
+                elif result.beyond_training:
+                    warnings.add(
+                        "beyond",
+                        f"line {pair.line} is longer than any this model was trained on; do not "
+                        f"trust its score: {excerpt(pair.source, 60)}",
+                    )
             out.flush()
+    warnings.finish(len(corpus))
 
 
 def _format(result: PairScore, as_json: bool) -> str:

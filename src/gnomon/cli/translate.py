@@ -13,6 +13,8 @@ import typer
 from gnomon.cli import options
 from gnomon.cli.console import console, standard_input, warn
 from gnomon.cli.destination import destination
+from gnomon.cli.line_progress import LineProgress, lines_of
+from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
     from gnomon.tasks import Translation
@@ -149,6 +151,7 @@ def translate(
     batch_tokens: options.BatchOption = 4096,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
+    progress: options.ProgressOption = None,
 ) -> None:
     """Translate standard input or a file: one line out for each line in, blank lines kept.
 
@@ -204,9 +207,12 @@ def translate(
     if interactive:
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
     replaced = Replacements()
+    shown = LineProgress(False if interactive else progress, prints=output is None)
+    num_lines = lines_of(given) if shown.shown else None
     lines = read_lines(given, errors="replace", replacements=replaced)
-    with destination(output) as out:
+    with destination(output) as out, shown:
         first, warnings = 1, _Warnings()
+        done = shown.begin("translating", num_lines)
         while chunk := list(islice(lines, 1 if interactive else CHUNK)):
             results = translator.translate(
                 [line.strip() if keep_space else line for line in chunk],
@@ -214,6 +220,7 @@ def translate(
                 batch_tokens=batch_tokens,
                 split=split,  # type: ignore[arg-type]
                 first=first - 1,
+                progress=done,
                 **shared,
                 **beside.next(len(chunk)),
                 **settings,
@@ -221,7 +228,7 @@ def translate(
             for number, (line, result) in enumerate(zip(chunk, results, strict=True), first):
                 result = _within_its_space(line, result) if keep_space else result
                 out.write(_format(result, json_) + b"\n")
-                warnings.add(number, line, result)
+                warnings.note(number, line, result)
             out.flush()
             first += len(chunk)
         beside.finish()
@@ -265,53 +272,38 @@ def _plain(result: Translation) -> dict[str, Any]:
     return plain
 
 
-class _Warnings:
-    """What the user should know of single lines: the first of each kind by line, the rest counted.
-
-    A weak model would otherwise bury everything else that is said under a line per output.
-    """
-
-    shown = 10
+class _Warnings(LineWarnings):
+    """What the user should know of single translations."""
 
     def __init__(self) -> None:
-        self.counts = {"far": 0, "divided": 0, "truncated": 0}
+        super().__init__(
+            {
+                "far": "lines are far from what this model was trained on",
+                "divided": "lines had a sentence that was divided",
+                "truncated": "outputs reached their length limit",
+            },
+            always=("truncated",),
+        )
 
-    def add(self, number: int, line: str, result: Translation) -> None:
-        """Count what is to be said of line `number`, and say it while it is rare."""
+    def note(self, number: int, line: str, result: Translation) -> None:
+        """Say what is to be said of line `number`."""
         from gnomon.errors import excerpt
 
         shown = excerpt(line, 60)
         if result.far:
-            self._say(
+            self.add(
                 "far",
                 f"line {number} is far from what this model was trained on; "
                 f"do not trust its translation: {shown}",
             )
         if result.num_divided:
-            self._say(
+            self.add(
                 "divided",
                 f"line {number}: a sentence is longer than any this model was trained on and was "
                 f"divided; {result.num_divided} of {result.num_parts} parts are pieces: {shown}",
             )
         if result.truncated:
-            self._say(
+            self.add(
                 "truncated",
                 f"line {number}: the output reached its length limit and may be cut: {shown}",
             )
-
-    def _say(self, kind: str, text: str) -> None:
-        self.counts[kind] += 1
-        if self.counts[kind] <= self.shown:
-            warn(text)
-
-    def finish(self, num_lines: int) -> None:
-        """Say how many there were, where not all of them were named."""
-        endings = {
-            "far": "lines are far from what this model was trained on",
-            "divided": "lines had a sentence that was divided",
-            "truncated": "outputs reached their length limit",
-        }
-        for kind, count in self.counts.items():
-            if count > self.shown or (count and kind == "truncated"):
-                only = f"; only the first {self.shown} are named" if count > self.shown else ""
-                warn(f"{count:,} of {num_lines:,} {endings[kind]}{only}")

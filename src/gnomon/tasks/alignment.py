@@ -9,7 +9,7 @@ earlier, is to be had with shift=False. Of the layers the last but one aligns be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gnomon.errors import DataError, ModelError
 from gnomon.tasks.likelihood import Pair, encoded_pairs
+from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.text import Tokenizer, Unit, mend_controls, owners, units
 
@@ -40,6 +41,8 @@ class Alignment:
         elsewhere: for each target unit the attention on what is no source unit: tags, the end of
             the sentence and white space; with its weights it sums to 1.
         reason: why there are no links although both sides hold text; None otherwise.
+        beyond_training: a side is longer than any the model was trained on, so the links are not to
+            be trusted; None where that is not known.
     """
 
     links: tuple[Link, ...]
@@ -48,6 +51,7 @@ class Alignment:
     weights: tuple[tuple[float, ...], ...] = ()
     elsewhere: tuple[float, ...] = ()
     reason: str | None = None
+    beyond_training: bool | None = None
 
 
 @torch.no_grad()
@@ -62,6 +66,7 @@ def align_pairs(
     target_units: Unit = "words",
     tags: Sequence[tuple[str, ...]] = (),
     batch_tokens: int = 4096,
+    progress: Progress = silent,
 ) -> list[Alignment]:
     """Align each pair; see `Translator.align`."""
     for kind in (source_units, target_units):
@@ -80,10 +85,8 @@ def align_pairs(
             (),
             sides[0].units(place),
             sides[1].units(place),
-            reason=None
-            if pair.within(reach)
-            else f"{len(pair.source)} source and {len(pair.target) - 1} target tokens lie outside "
-            f"the {reach} positions of the model",
+            reason=pair.problem(translator, reach),
+            beyond_training=pair.beyond_training(translator),
         )
         for place, pair in enumerate(pairs)
     ]
@@ -92,6 +95,7 @@ def align_pairs(
         for place, result in enumerate(results)
         if result.source and result.target and result.reason is None
     ]
+    progress(len(pairs) - len(wanted))
     model, was_training = translator.model, translator.model.training
     model.eval()
     try:
@@ -102,7 +106,9 @@ def align_pairs(
                 # Row t of the decoder reads token t, BOS being token 0, and predicts token t + 1.
                 rows = weights[int(shift) :][:num_tokens, : len(pairs[place].source)]
                 num_tags = len(tags[place]) if tags else 0
-                results[place] = _by_unit(rows, sides[0], sides[1], place, num_tags)
+                found = _by_unit(rows, sides[0], sides[1], place, num_tags)
+                results[place] = replace(found, beyond_training=results[place].beyond_training)
+            progress(len(batch))
     finally:
         model.train(was_training)
     return results

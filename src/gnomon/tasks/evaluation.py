@@ -16,6 +16,7 @@ from gnomon.evaluation import (
     robustness,
 )
 from gnomon.tasks.likelihood import summed_nll
+from gnomon.tasks.progress import Progress, Stages, unseen
 from gnomon.tasks.tags import Tags, tags_of_each
 from gnomon.tasks.translator import Translator
 
@@ -31,6 +32,7 @@ def evaluate_translator(
     with_robustness: bool = False,
     tags: Tags = (),
     batch_tokens: int = 4096,
+    progress: Stages = unseen,
     **search: Any,
 ) -> EvaluationReport:
     """Translate `sources`, score against `references`, and add the references' perplexity.
@@ -41,21 +43,27 @@ def evaluate_translator(
         with_robustness: also translate the sources as people type them; see
             `gnomon.evaluation.robustness`.
         tags: as for `Translator.translate`.
+        progress: is told what begins, and over how many texts.
         **search: fields of `SearchConfig` to change.
 
     Raises:
         DataError: no lines, or counts that differ.
     """
 
-    def translate(texts: Sequence[str], tags: Tags) -> list[Output]:
-        found = translator.translate(texts, tags=tags, batch_tokens=batch_tokens, **search)
+    def translate(texts: Sequence[str], tags: Tags, done: Progress) -> list[Output]:
+        found = translator.translate(
+            texts, tags=tags, batch_tokens=batch_tokens, progress=done, **search
+        )
         return [Output(one.text, one.truncated, one.far) for one in found]
 
-    outputs = translate(sources, tags)
+    outputs = translate(sources, tags, progress("translating", len(sources)))
     report = evaluate_translations(
         outputs, references, config, sources=sources, baselines=baselines, against=against
     )
-    nll, num_tokens = summed_nll(translator, sources, references, batch_tokens, tags=tags)
+    done = progress("perplexity", len(sources))
+    nll, num_tokens = summed_nll(
+        translator, sources, references, batch_tokens, tags=tags, progress=done
+    )
     if num_tokens:
         fingerprint = translator.tokenizers.target.fingerprint[:12]
         score = perplexity(nll, num_tokens, tokenizer=fingerprint)
@@ -63,7 +71,11 @@ def evaluate_translator(
     if with_robustness:
         same = _the_same(tags_of_each(tags, len(sources)))
         rows = robustness(
-            lambda texts: translate(texts, same), sources, references, outputs, config
+            lambda texts: translate(texts, same, progress("robustness", len(texts))),
+            sources,
+            references,
+            outputs,
+            config,
         )
         report = replace(report, robustness=rows)
     return report

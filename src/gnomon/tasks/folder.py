@@ -21,14 +21,17 @@ from gnomon.text import Familiarity, TokenizerPair
 
 TASK = "translation"
 
+_LONGEST = ("longest_source", "longest_target")
+
 
 def save_translator(translator: Translator, folder: Path) -> None:
     """Write a model folder; give one from `gnomon.files.atomic_folder` where others may look."""
     save_model(translator.model, folder)
     config = _read_json(folder / CONFIG_FILE)
     config |= {"task": TASK, "search": asdict(translator.search)}
-    if translator.longest_source is not None:
-        config["longest_source"] = translator.longest_source
+    for name in _LONGEST:
+        if (longest := getattr(translator, name)) is not None:
+            config[name] = longest
     config |= {"tag_sets": [list(tags) for tags in translator.tag_sets]}
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
@@ -66,15 +69,17 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
             seen=f"{folder}: model {sizes}, tokenizer {found} (source, target)",
             mend="keep the files of one model together",
         )
-    longest = config.get("longest_source")
-    if not (longest is None or (isinstance(longest, int) and longest > 0)):
-        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=f"longest_source {longest!r}")
+    for name in _LONGEST:
+        longest = config.get(name)
+        if not (longest is None or (isinstance(longest, int) and longest > 0)):
+            raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=f"{name} {longest!r}")
     return Translator(
         model,
         tokenizers,
         search,
         familiarity=Familiarity.load_if_there(folder),
-        longest_source=longest,
+        longest_source=config.get("longest_source"),
+        longest_target=config.get("longest_target"),
         tag_sets=tag_sets,
     )
 
@@ -102,6 +107,7 @@ def ensemble(translators: Sequence[Translator], combination: Combination = "mean
         first.search,
         familiarity=first.familiarity,
         longest_source=first.longest_source,
+        longest_target=first.longest_target,
         tag_sets=first.tag_sets,
         members=[other.model for other in others],
         combination=combination,

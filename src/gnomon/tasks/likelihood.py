@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,12 +12,19 @@ from torch import Tensor
 from gnomon.decoding import Combination, combined
 from gnomon.errors import DataError
 from gnomon.model import Transformer
+from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.tags import Tags, tags_of_each
 from gnomon.text import BOS_ID, EOS_ID, PAD_ID, mend_controls
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translator
+
+LONGEST_PAIR = 8192
+"""Tokens of both sides of the longest pair that is read, if the model was not trained on longer.
+
+Attention's memory grows with the square of a length: a line of a megabyte would end the process.
+"""
 
 
 def predict(model: Transformer, source: Tensor, inputs: Tensor, keep: Tensor) -> Tensor:
@@ -44,9 +52,28 @@ class Pair(NamedTuple):
         """Tokens of both sides, what a batch's budget is counted in."""
         return len(self.source) + len(self.target)
 
-    def within(self, reach: int | None) -> bool:
-        """Whether both sides lie within the model's positions; the decoder never reads EOS."""
-        return reach is None or (len(self.source) <= reach and len(self.target) <= reach + 1)
+    def problem(self, translator: Translator, reach: int | None) -> str | None:
+        """Why the model does not read it, or None: a pair is read whole or not at all.
+
+        Args:
+            reach: the positions that are there; the decoder never reads EOS.
+        """
+        sizes = f"{len(self.source)} source and {len(self.target) - 1} target tokens"
+        if reach is not None and (len(self.source) > reach or len(self.target) > reach + 1):
+            return f"{sizes} lie outside the {reach} positions of the model"
+        trained = (translator.longest_source or 0) + (translator.longest_target or 0)
+        if self.length - 1 > (limit := max(LONGEST_PAIR, trained)):
+            return f"{sizes} are more than the {limit} that are read at once"
+        return None
+
+    def beyond_training(self, translator: Translator) -> bool | None:
+        """Whether a side is longer than any the model was trained on; None: not known."""
+        sides = (
+            (len(self.source), translator.longest_source),
+            (len(self.target) - 1, translator.longest_target),
+        )
+        known = [length > longest for length, longest in sides if longest is not None]
+        return any(known) if known else None
 
 
 def encoded_pairs(
@@ -74,7 +101,7 @@ def encoded_pairs(
 
 @torch.no_grad()
 def pair_losses(
-    translator: Translator, pairs: Sequence[Pair], batch_tokens: int
+    translator: Translator, pairs: Sequence[Pair], batch_tokens: int, progress: Progress = silent
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Teacher-force all pairs, longest first, and give −log p of every target token.
 
@@ -95,6 +122,7 @@ def pair_losses(
             keep = labels != PAD_ID
             logits = [predict(model, source, inputs, keep) for model in translator.models]
             yield batch, keep.sum(1), _losses(logits, labels[keep], translator.combination)
+            progress(len(batch))
     finally:
         for model, was_training in zip(translator.models, were_training, strict=True):
             model.train(was_training)
@@ -115,22 +143,33 @@ def summed_nll(
     batch_tokens: int,
     *,
     tags: Tags = (),
+    progress: Progress = silent,
 ) -> tuple[float, int]:
     """Sum of −log p over the references' tokens (EOS counted) in nats, and how many those are.
 
     A pair with a blank source is left out, since such a line is never given to the model; so is one
-    that learned positions do not reach, since there is no probability to be had. Tags are given as
-    to `Translator.translate`.
+    that is too long for the model, since there is no probability to be had, with a warning. Tags
+    are given as to `Translator.translate`.
     """
     reach = translator.reach
+    pairs, problems = [], []
     every = encoded_pairs(translator, sources, references, tags)
-    pairs = [
-        pair
-        for text, pair in zip(sources, every, strict=True)
-        if mend_controls(text).strip() and pair.within(reach)
-    ]
+    for number, (text, pair) in enumerate(zip(sources, every, strict=True), 1):
+        if not mend_controls(text).strip():
+            continue
+        if (problem := pair.problem(translator, reach)) is not None:
+            problems.append(f"line {number}: {problem}")
+        else:
+            pairs.append(pair)
+    if problems:
+        warnings.warn(
+            f"the loss and perplexity are without {len(problems):,} of {len(sources):,} pairs, "
+            f"which are too long for the model; {problems[0]}",
+            stacklevel=2,
+        )
+    progress(len(sources) - len(pairs))
     total, num_tokens = 0.0, 0
-    for _, counts, losses in pair_losses(translator, pairs, batch_tokens):
+    for _, counts, losses in pair_losses(translator, pairs, batch_tokens, progress):
         total += float(losses.double().sum())
         num_tokens += int(counts.sum())
     return total, num_tokens

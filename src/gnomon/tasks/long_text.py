@@ -5,12 +5,13 @@ A model that never saw a paragraph drops sentences or repeats them when it is gi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, get_args
 
 from gnomon.errors import RecipeError
+from gnomon.tasks.progress import Progress
 from gnomon.text import Part, Tokenizer, join_parts, text_parts
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ class Plan:
     def texts(self) -> list[str]:
         """All parts, to be translated each by itself."""
         return [part.text for parts in self.parts for part in parts]
+
+    def watched(self, progress: Progress) -> Callable[[Iterable[int]], None]:
+        """What is told which of `self.texts` are done, and tells `progress` of whole texts."""
+        owners = [place for place, parts in enumerate(self.parts) for _ in parts]
+        left = [len(parts) for parts in self.parts]
+
+        def done(parts: Iterable[int]) -> None:
+            finished = 0
+            for part in parts:
+                left[owners[part]] -= 1
+                finished += left[owners[part]] == 0
+            progress(finished)
+
+        return done
 
     def joined(
         self,

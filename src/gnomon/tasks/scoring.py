@@ -11,6 +11,7 @@ import torch
 
 from gnomon.errors import ModelError
 from gnomon.tasks.likelihood import encoded_pairs, pair_losses
+from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.tags import Tags
 from gnomon.text import mend_controls
 
@@ -31,6 +32,8 @@ class PairScore:
         token_log_probs: natural logarithm of each token's probability given those before it.
         pieces: the written form of each token.
         reason: why there is no probability; None where there is one.
+        beyond_training: a side is longer than any the model was trained on, so the probability says
+            little; None where that is not known.
     """
 
     log_prob: float | None
@@ -40,6 +43,7 @@ class PairScore:
     token_log_probs: tuple[float, ...] = ()
     pieces: tuple[str, ...] = ()
     reason: str | None = None
+    beyond_training: bool | None = None
 
 
 def score_pairs(
@@ -48,6 +52,7 @@ def score_pairs(
     targets: Sequence[str],
     batch_tokens: int,
     tags: Tags = (),
+    progress: Progress = silent,
 ) -> list[PairScore]:
     """Score each pair; see `Translator.score`."""
     pairs = encoded_pairs(translator, sources, targets, tags)
@@ -62,27 +67,26 @@ def score_pairs(
                 if mend_controls(target).strip()
                 else PairScore(0.0, 0)
             )
-        elif not pair.within(reach):
-            results[place] = PairScore(
-                None,
-                len(pair.target) - 1,
-                reason=f"{len(pair.source)} source and {len(pair.target) - 1} target tokens "
-                f"lie outside the {reach} positions of the model",
-            )
+        elif (problem := pair.problem(translator, reach)) is not None:
+            beyond = pair.beyond_training(translator)
+            num_tokens = len(pair.target) - 1
+            results[place] = PairScore(None, num_tokens, reason=problem, beyond_training=beyond)
         else:
             scored.append(place)
+    progress(len(results))
     chosen = [pairs[place] for place in scored]
     tokenizer = translator.tokenizers.target
-    for batch, counts, losses in pair_losses(translator, chosen, batch_tokens):
+    for batch, counts, losses in pair_losses(translator, chosen, batch_tokens, progress):
         rows = torch.split(losses, counts.tolist())
         for index, row in zip(batch, rows, strict=True):
             log_probs = tuple((-row.double()).tolist())
             pieces = tuple(tokenizer.pieces(chosen[index].target[1:]))
-            results[scored[index]] = _score(log_probs, pieces)
+            beyond = chosen[index].beyond_training(translator)
+            results[scored[index]] = _score(log_probs, pieces, beyond)
     return [results[place] for place in range(len(pairs))]
 
 
-def _score(log_probs: tuple[float, ...], pieces: tuple[str, ...]) -> PairScore:
+def _score(log_probs: tuple[float, ...], pieces: tuple[str, ...], beyond: bool | None) -> PairScore:
     log_prob = math.fsum(log_probs)
     if not math.isfinite(log_prob):
         raise ModelError(
@@ -93,4 +97,6 @@ def _score(log_probs: tuple[float, ...], pieces: tuple[str, ...]) -> PairScore:
         )
     mean = log_prob / len(log_probs)
     perplexity = math.exp(min(-mean, 700.0))  # beyond it a float ends; nothing is that improbable
-    return PairScore(log_prob, len(log_probs), mean, perplexity, log_probs, pieces)
+    return PairScore(
+        log_prob, len(log_probs), mean, perplexity, log_probs, pieces, beyond_training=beyond
+    )

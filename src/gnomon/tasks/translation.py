@@ -72,6 +72,7 @@ class TranslationTask:
             search,
             familiarity=preparation.familiarity,
             longest_source=self.store.source_lengths.max(),
+            longest_target=self.store.target_lengths.max(),
             tag_sets=preparation.corpora.train.tag_sets,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from gnomon.model import Transformer
 from gnomon.tasks.alignment import Alignment, align_pairs
 from gnomon.tasks.constraints import ConstraintCompiler, Wishes
 from gnomon.tasks.long_text import Plan, Split
+from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.scoring import PairScore, score_pairs
 from gnomon.tasks.tags import Tags, tags_of_each, warn_of_unseen
@@ -70,6 +71,7 @@ class Translator:
     Args:
         longest_source: tokens of the longest source it was trained on, EOS included, if known;
             longer texts are translated sentence by sentence.
+        longest_target: the same of the targets; that scores and links are of longer ones is told.
         members: further models with the same vocabulary that decode together with `model`.
         combination: what the models' distributions are combined to (see `decoding.combined`).
     """
@@ -82,6 +84,7 @@ class Translator:
         *,
         familiarity: Familiarity | None = None,
         longest_source: int | None = None,
+        longest_target: int | None = None,
         members: Sequence[Transformer] = (),
         combination: Combination = "mean",
         tag_sets: Sequence[tuple[str, ...]] = ((),),
@@ -93,6 +96,7 @@ class Translator:
         self.search = search
         self.familiarity = familiarity
         self.longest_source = longest_source
+        self.longest_target = longest_target
         self._compiler: tuple[tuple[str, ...], ConstraintCompiler] | None = None
         self.tag_sets = tuple(tag_sets)  # the combinations of tags that it was trained with
 
@@ -108,6 +112,7 @@ class Translator:
         batch_tokens: int = 4096,
         split: Split = "auto",
         first: int = 0,
+        progress: Progress = silent,
         **search: Any,
     ) -> list[Translation]:
         """Translate each text; results come in the order of `texts`, one for one.
@@ -128,6 +133,7 @@ class Translator:
                 them; "always": every text; "never".
             first: how many texts came before these, where one input is given in several calls:
                 samples depend on a text's place in the whole input.
+            progress: is told how many more texts are done, now and then.
             **search: fields of `SearchConfig` to change, for example `beam=1` or `nbest=3`.
 
         Raises:
@@ -155,7 +161,8 @@ class Translator:
         ]
         wishes = wishes.of_parts([len(parts) for parts in plan.parts], first)
         every = [own for own, parts in zip(every, plan.parts, strict=True) for _ in parts]
-        apart = self._translate(plan.texts, every, config, wishes, places, batch_tokens)
+        done = plan.watched(progress)
+        apart = self._translate(plan.texts, every, config, wishes, places, batch_tokens, done)
         if not plan.needed:
             return apart
         return plan.joined(apart, self._far(texts), sampled=config.sample)
@@ -168,13 +175,15 @@ class Translator:
         wishes: Wishes,
         places: Sequence[tuple[int, int]],
         batch_tokens: int,
+        done: Callable[[Iterable[int]], None],
     ) -> list[Translation]:
-        """Translate each text by itself."""
+        """Translate each text by itself; `done` is told the places of those that are."""
         sources = self.tokenizers.encode_sources(texts, tags)
         blank = [not text.strip() for text in texts]
         results = [Translation("", 0.0, 0.0, 0, False) if empty else None for empty in blank]
         lengths = [len(ids) + 1 for ids in sources]
         order = longest_first([i for i in range(len(texts)) if not blank[i]], lengths)
+        done(place for place, empty in enumerate(blank) if empty)
         far = self._far(texts)
         limits = self._limits(lengths, config)
         constraints = self._constraints(wishes, texts, limits, [place[0] + 1 for place in places])
@@ -192,6 +201,7 @@ class Translator:
                 )
                 for i, hypotheses in zip(batch, found, strict=True):
                     results[i] = self._as_translation(hypotheses, far[i])
+                done(batch)
         finally:
             for model, was_training in zip(self.models, were_training, strict=True):
                 model.train(was_training)
@@ -204,22 +214,25 @@ class Translator:
         *,
         tags: Tags = (),
         batch_tokens: int = 4096,
+        progress: Progress = silent,
     ) -> list[PairScore]:
         """How probable each target is as the translation of its source, one for one.
 
         A blank source is never given to the model: with a blank target the log-probability is 0
         over no tokens, with any other target there is none. Nothing is ever cut to fit: a pair
-        that the model's positions do not reach has no probability either, and the reason is told.
+        that the model's positions do not reach, or that is far too long to be read at once
+        (`likelihood.LONGEST_PAIR`), has no probability either, and the reason is told.
 
         Args:
             tags: as for `translate`.
             batch_tokens: padded tokens of both sides scored at once: memory and speed.
+            progress: as for `translate`.
 
         Raises:
             DataError: not as many sources as targets, or an unknown tag.
         """
         every = self._tags_of_each(tags, len(sources))
-        return score_pairs(self, sources, targets, batch_tokens, every)
+        return score_pairs(self, sources, targets, batch_tokens, every, progress)
 
     def align(
         self,
@@ -232,10 +245,12 @@ class Translator:
         target_units: Unit = "words",
         tags: Tags = (),
         batch_tokens: int = 4096,
+        progress: Progress = silent,
     ) -> list[Alignment]:
         """Which source words each target word comes from, by cross-attention, one for one.
 
-        Of several models the first one alone is looked at.
+        Of several models the first one alone is looked at. A pair that is too long for it (see
+        `score`) has no links, and the reason is told.
 
         Args:
             layer: the decoder layer to look at, from 1; None: the last but one.
@@ -245,6 +260,7 @@ class Translator:
                 written without spaces.
             tags: as for `translate`; attention on them counts as elsewhere.
             batch_tokens: padded tokens of both sides at once: memory and speed.
+            progress: as for `translate`.
 
         Raises:
             DataError: not as many sources as targets, or an unknown tag.
@@ -260,6 +276,7 @@ class Translator:
             target_units=target_units,
             tags=self._tags_of_each(tags, len(sources)),
             batch_tokens=batch_tokens,
+            progress=progress,
         )
 
     def _tags_of_each(self, tags: Tags, num_texts: int) -> list[tuple[str, ...]]:

@@ -57,7 +57,7 @@ def sample_of(task: TranslationTask) -> Sample:
             ),
             strict=True,
         )
-        if text.strip() and pair.within(translator.reach)
+        if text.strip() and pair.problem(translator, translator.reach) is None
     ]
     texts = {
         "sources": seen.sources,
