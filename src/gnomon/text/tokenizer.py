@@ -33,6 +33,9 @@ from gnomon.text.tokenizer_config import TokenizerConfig
 from gnomon.text.tokenizer_learning import learn
 from gnomon.text.tokenizer_pipeline import tags_in
 
+_AT_ONCE = 2000
+"""Texts handed to `tokenizers` at a time: what it returns is large, and read while in the cache."""
+
 
 class Tokenizer:
     """A trained subword vocabulary; ids 0..3 are padding, unknown, begin and end."""
@@ -130,7 +133,10 @@ class Tokenizer:
         Raises:
             DataError: a text holds a lone surrogate, which no encoding can carry.
         """
-        return [encoding.ids for encoding in self._encodings(texts, with_words=False)]
+        parts = (texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE))
+        return [
+            encoding.ids for part in parts for encoding in self._encodings(part, with_words=False)
+        ]
 
     def encode_words(self, texts: Sequence[str]) -> tuple[Ragged, NDArray[np.int64]]:
         """Return the ids of each text, and of each id the number of its word within the text.
