@@ -19,6 +19,7 @@ from gnomon.tasks.preparation import Preparation
 from gnomon.tasks.translator import Translator
 from gnomon.text import Batch, Tokenizer, TokenStore, collate
 from gnomon.text.epochs import Epochs, LazySequence
+from gnomon.text.marked import Marked
 from gnomon.text.weights import Group, Weights
 
 
@@ -87,10 +88,9 @@ class TranslationTask:
             if singles is None or part.text is corpora.terms:
                 yield (weight,), range(start, stop)
             else:
-                here = singles[start:stop]
                 factor = self.preparation.augmentation.single_words
-                yield (weight,), np.flatnonzero(~here) + start
-                yield (weight, factor), np.flatnonzero(here) + start
+                yield (weight,), Marked(singles, False, start, stop)
+                yield (weight, factor), Marked(singles, True, start, stop)
 
     def epoch(self, number: int) -> Sequence[list[NDArray[np.int64]]]:
         """The epoch's batches, part by part: numbers of examples, `variant · num_pairs + pair`.

@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import DataError
+from gnomon.text.marked import Marked
 from gnomon.text.permutation import KeyedPermutation
 
+Examples = range | Marked  # never a list of them, which would take 8 bytes each
+
 # Examples that are seen equally often, and the factors of their weight.
-Group = tuple[Sequence[float], range | NDArray[np.int64]]
+Group = tuple[Sequence[float], Examples]
 
 
 class Weights:
@@ -28,7 +31,7 @@ class Weights:
         weights: of each source, above 0.
         bounds: where in the examples each source ends [num_sources], ascending.
         seed: decides the order of passes.
-        examples: these, in the order of the sources, in place of 0, 1, 2 …
+        examples: of each source, in place of 0, 1, 2 … up to the bounds.
 
     Raises:
         DataError: an epoch could be without any pair.
@@ -39,14 +42,14 @@ class Weights:
         weights: Sequence[float | Fraction],
         bounds: Sequence[int],
         seed: int,
-        examples: NDArray[np.int64] | None = None,
+        examples: Sequence[Examples] | None = None,
     ) -> None:
         assert len(weights) == len(bounds), "one weight a source"
         self._weights = [_exact(weight) for weight in weights]
-        self._starts = [0, *bounds[:-1]]
+        starts = [0, *bounds[:-1]]
+        self._examples = examples or list(map(range, starts, bounds))
         self._counts: list[int] = np.diff([0, *bounds]).tolist()
         self._seed = seed
-        self._examples = examples
         if all(weight * size < 1 for weight, size in zip(self._weights, self._counts, strict=True)):
             seen = (
                 f"{float(w):g} x {n:,} pairs" for w, n in zip(weights, self._counts, strict=True)
@@ -61,16 +64,8 @@ class Weights:
     def of(cls, groups: Sequence[Group], seed: int) -> Weights:
         """Weigh groups of examples, each by the product of some factors."""
         weights = [prod(map(_exact, factors)) for factors, _ in groups]
-        stretches = [examples for _, examples in groups]
-        bounds = np.cumsum([len(examples) for examples in stretches]).tolist()
-        # Examples that stand in order need not be listed, which would take 8 bytes each.
-        starts = [0, *bounds[:-1]]
-        in_order = all(
-            isinstance(examples, range) and examples == range(start, start + len(examples))
-            for examples, start in zip(stretches, starts, strict=True)
-        )
-        listed = None if in_order else np.concatenate([np.asarray(some) for some in stretches])
-        return cls(weights, bounds, seed, listed)
+        examples = [examples for _, examples in groups]
+        return cls(weights, np.cumsum(list(map(len, examples))).tolist(), seed, examples)
 
     def size(self, number: int) -> int:
         """How many examples epoch `number` (from 0) holds, repeats counted."""
@@ -88,7 +83,7 @@ class Weights:
             if len(here):
                 found[here] = self._in_series(source, places[here] + (first - start))
             start += end - first
-        return found if self._examples is None else self._examples[found]
+        return found
 
     def _shares(self, number: int) -> list[tuple[int, int]]:
         """The stretch of each source's endless series that an epoch takes."""
@@ -97,14 +92,14 @@ class Weights:
 
     def _in_series(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The examples at some places of a source's endless series."""
-        if self._weights[source] == 1:  # whole passes, whatever their order
-            return places % self._counts[source] + self._starts[source]
         passes, within = np.divmod(places, self._counts[source])
-        for number in np.unique(passes).tolist():
-            mine = passes == number
-            order = KeyedPermutation(self._counts[source], [self._seed, source, number])
-            within[mine] = order(within[mine])
-        return within + self._starts[source]
+        if self._weights[source] != 1:  # else whole passes, whatever their order
+            for number in np.unique(passes).tolist():
+                mine = passes == number
+                order = KeyedPermutation(self._counts[source], [self._seed, source, number])
+                within[mine] = order(within[mine])
+        examples = self._examples[source]
+        return examples[within] if isinstance(examples, Marked) else within + examples.start
 
 
 def _exact(weight: float | Fraction) -> Fraction:
