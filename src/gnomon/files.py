@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -26,7 +27,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     `.{path.name}.` and ends in `.old`. If the block raises, `path` stays as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    with _naming(path):
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     temporary.chmod(0o755)  # mkdtemp makes it private; a result is not a secret
     retired: Path | None = None
     try:
@@ -82,10 +84,16 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a file to write to that takes the place of `path` when the block ends well.
 
     It gets the permissions of the file it replaces, or those that any new file would get.
+
+    Raises:
+        OSError: it cannot be written; a folder is told before anything is.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less the umask
+    with _naming(path):
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less the umask
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -98,6 +106,15 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors name what the user asked for, not what is written beside it for a while."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def sync(path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import invoke as gnomon
+from command_line import run_command
 from digits import TrainedRun
 from gnomon import api
 from gnomon.errors import GnomonError, RunError
@@ -141,6 +142,16 @@ def test_a_comparison_says_which_keys_a_run_does_not_know(runs: Path) -> None:
     found = json.loads(gnomon("runs", runs / "a", runs / "b", "--json").stdout)
     assert found["unknown"][0] == []
     assert "objective.r_drop" in found["unknown"][1]
+
+
+def test_an_output_that_is_a_folder_is_named_as_it_was_given(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    done = run_command("runs", runs / "a", "--save-curve", folder)
+    assert done.returncode == 2
+    assert f"Is a directory: '{folder}'" in done.stderr.decode()
+    assert "mend: " in done.stderr.decode()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_runs_evaluated_on_other_text_are_not_tested(runs: Path, tmp_path: Path) -> None:

@@ -52,6 +52,9 @@ def test_mistakes(trained_run: TrainedRun, pairs: Path) -> None:
         (("--src", "src.txt", "--ref", "ref.txt", "--data", "both.tsv"), "one file of pairs"),
         (("--src", "src.txt", "--ref", "both.tsvx"), "both.tsv"),
         (("--src", "src.txt", "--tgt", "both.tsvx"), "both.tsv"),
+        (("--data", "both.tsv", "--source-field", "en"), "which is read as TSV"),
+        (("--data", "both.tsv", "-o", "."), "'.' (a folder)"),
+        (("--data", "both.tsv", "-o", "/proc/x"), "'/proc/x' (No such file or directory)"),
     ):
         done = gnomon("score", trained_run.path, *arguments, cwd=pairs)
         assert done.returncode == 2

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from digits import TrainedRun, write_digits
 from hostile.running import Command
@@ -258,3 +259,23 @@ def test_a_name_that_is_no_text(command: Command, tmp_path: Path) -> None:
     done = command("train", "tiny", "--data", data.rename(foreign))
     assert done.code == 2
     assert "paths of text files must be valid UTF-8" in done.message
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--run", "recipe.toml"), "recipe.toml is a file"),
+        (("--accept", "no-such-check"), "a check is named by its code"),
+        (("--set", "training.device=cuda"), "needs a GPU"),
+    ],
+)
+def test_slips_are_told_before_the_text_is_read(
+    options: tuple[str, str], says: str, command: Command, tmp_path: Path
+) -> None:
+    if "cuda" in options[1] and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    (tmp_path / "recipe.toml").write_text('name = "slips"\n')
+    done = command("train", "recipe.toml", "--data", "missing.tsv", *options)
+    assert done.code == 2
+    assert says in done.message
+    assert "missing.tsv" not in done.message

@@ -8,6 +8,7 @@ from gnomon.api.claim import read_run_recipe
 from gnomon.api.load import model_folder, run_of
 from gnomon.errors import DataError
 from gnomon.text import DataConfig, ParallelCorpus
+from gnomon.text.pair_files import PairFile
 
 
 def given_pairs(
@@ -33,6 +34,12 @@ def given_pairs(
     if data is not None and source is None and target is None:
         run = None if model is None else run_of(model_folder(model, checkpoint))
         fields = DataConfig() if run is None else read_run_recipe(run).data
+        if (source_field or target_field) and PairFile(Path(data), fields.format).kind == "tsv":
+            raise DataError(
+                "fields are named for JSON lines and Parquet",
+                seen=f"--source-field or --target-field beside {data}, which is read as TSV",
+                mend="leave them out: source TAB target is all that a line of TSV holds",
+            )
         return ParallelCorpus(
             "given",
             pairs=data,

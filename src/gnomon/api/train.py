@@ -13,6 +13,7 @@ import torch
 from gnomon.api.claim import cache_beside, claim, first_model, sign_manifest
 from gnomon.api.load import model_folder
 from gnomon.doctor import Report
+from gnomon.doctor.examine import choose
 from gnomon.doctor.monitors.run import RunMonitors
 from gnomon.doctor.preflight import preflight, refuse
 from gnomon.errors import DataError, ModelError, RecipeError, RunError
@@ -26,7 +27,15 @@ from gnomon.tasks import (
 )
 from gnomon.text import TokenizerPair
 from gnomon.text.sources import FILE_KEYS, SOURCE_TABLES
-from gnomon.training import Listener, Monitors, Outcome, RunFolder, TensorBoardLog, Trainer
+from gnomon.training import (
+    Listener,
+    Monitors,
+    Outcome,
+    RunFolder,
+    TensorBoardLog,
+    Trainer,
+    choose_device,
+)
 
 Say = Callable[[str], None]
 
@@ -150,6 +159,9 @@ def train(
         overrides=overrides,
     )
     folder = RunFolder(run_path(recipe, run))
+    # Slips are told before the text is read, which may take an hour.
+    choose_device(recipe.training.device)
+    choose(only=accept)
     with folder.lock():
         claim(folder, recipe)
         continued = folder.state() is not None
@@ -230,12 +242,16 @@ def run_path(recipe: Recipe, run: str | Path | None) -> Path:
     """Where a run of `recipe` goes.
 
     Raises:
-        RunError: the path is no text, and so cannot stand in the run's records.
+        RunError: the path is no text, and so cannot stand in the run's records, or is a file.
     """
     path = Path(run) if run is not None else Path("runs") / recipe.name
     if not _is_text(path):
         raise RunError(
             "a run's path must be valid UTF-8", seen=ascii(str(path)), mend="name another folder"
+        )
+    if path.exists() and not path.is_dir():
+        raise RunError(
+            "a run is a folder", seen=f"{path} is a file", mend="name another with --run"
         )
     return path
 

@@ -28,6 +28,9 @@ def main() -> None:
 
         console().print("[bold red]error:[/] a file or folder must be usable", highlight=False)
         console().print(f"  seen: {_escaped(str(error))}", highlight=False)
+        console().print(
+            "  mend: name one that is there and yours to use, on a disk with room", highlight=False
+        )
         sys.exit(2)
 
 

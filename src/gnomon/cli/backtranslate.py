@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import print_line, say
+from gnomon.cli.console import print_line, say, warn
 
 if TYPE_CHECKING:
     from gnomon.tasks import BacktranslationReport
@@ -77,7 +77,10 @@ def backtranslate(
         seed=seed,
     )
     _tell(report, output)
-    print_line(recipe_lines(output, tags).rstrip("\n"))
+    if report.num_pairs:
+        print_line(recipe_lines(output, tags).rstrip("\n"))
+    else:
+        warn("there is no pair to add to a recipe")
 
 
 def _tell(report: BacktranslationReport, output: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +17,9 @@ def destination(output: Path | None) -> Iterator[BinaryIO]:
     """Standard output, or a file that appears only when all of it is written.
 
     A link stays a link: the file it points to is replaced.
+
+    Raises:
+        DataError: it cannot be written.
     """
     if output is None or _is_standard_output(output):
         try:
@@ -26,13 +29,33 @@ def destination(output: Path | None) -> Iterator[BinaryIO]:
             leave_closed_pipe()
         return
     if output.exists() and not output.is_file():
-        with output.open("wb") as file:  # /dev/null, a named pipe: written to, not replaced
-            yield file
+        with _told(output):
+            device = output.open("wb")  # /dev/null, a named pipe: written to, not replaced
+        with device:
+            yield device
         return
     from gnomon.files import atomic_file
 
-    with atomic_file(output.resolve()) as file:
+    with ExitStack() as opened:
+        with _told(output):
+            file = opened.enter_context(atomic_file(output.resolve()))
         yield file
+
+
+@contextmanager
+def _told(output: Path) -> Iterator[None]:
+    """What the system says of an output names the output, not a file beside it."""
+    from gnomon.errors import DataError
+
+    try:
+        yield
+    except OSError as error:
+        where = "a folder" if output.is_dir() else error.strerror
+        raise DataError(
+            "results go to a file that can be written",
+            seen=f"{str(output)!r} ({where})",
+            mend="name a file in a folder of yours with --output, or leave it out to print them",
+        ) from error
 
 
 def _is_standard_output(output: Path) -> bool:

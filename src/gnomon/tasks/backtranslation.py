@@ -25,6 +25,7 @@ from gnomon.errors import DataError
 from gnomon.files import atomic_file, lock, sha256_of, write_atomically
 from gnomon.tasks.translator import Translation, Translator
 from gnomon.text import Occurrences, Replacements, read_lines
+from gnomon.text.pair_files import PairFile
 
 CHUNK = 1024  # lines
 
@@ -78,7 +79,8 @@ def backtranslate(
     Args:
         translator: of the reverse direction, from the language of `mono`.
         mono: text of the target language, one sentence a line, of any size.
-        output: `.jsonl` gives JSON lines, anything else TSV; `.gz` after it compresses.
+        output: `.jsonl`, `.ndjson` or `.json` gives JSON lines, anything else TSV, as it is read
+            again; `.gz` after it compresses.
         identity: what tells this model from another, kept to recognise unfinished work.
         batch_tokens: padded source tokens decoded at once: memory and speed, not results.
         progress: told the number of lines done after each chunk.
@@ -90,6 +92,12 @@ def backtranslate(
     if problems := config.problems():
         raise DataError("the settings must make sense", seen="; ".join(problems))
     translator.search_config(dict(config.search))  # a mistake in it shows before any work
+    if output.is_dir() or not output.name:
+        raise DataError("pairs are written to a file", seen=f"{output} is a folder")
+    if PairFile(output).kind == "parquet":
+        raise DataError(
+            "pairs are written as TSV or JSON lines", seen=output, mend="name a .tsv or .jsonl file"
+        )
     work = output.with_name(f"{output.name}.parts")
     if output.exists() and not work.exists():
         raise DataError(
@@ -214,8 +222,7 @@ def _write_part(path: Path, records: Iterator[dict[str, Any]]) -> None:
 
 def _collect(parts: list[Path], output: Path) -> BacktranslationReport:
     """Put the pairs of all parts into the output and count the rest."""
-    name = output.name.removesuffix(".gz")
-    as_json = name.endswith(".jsonl")
+    as_json = PairFile(output).kind == "jsonl"
     num_lines = num_pairs = 0
     dropped: dict[str, Occurrences] = {}
     with atomic_file(output) as file, _packed(file, output) as out:
