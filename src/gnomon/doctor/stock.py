@@ -13,7 +13,7 @@ from gnomon.doctor.case import Case, remembered, without
 from gnomon.doctor.finding import Skip
 from gnomon.doctor.run import Run, run
 
-_LARGEST = 300_000_000  # parameters; beyond it the second model costs too much memory
+LARGEST = 300_000_000  # parameters; beyond it the second model costs too much memory
 
 
 @remembered
@@ -25,7 +25,7 @@ def stock(case: Case) -> nn.Module:
     """
     if case.kind == "torch":
         raise Skip("its class is no stock one")
-    if sum(p.numel() for p in case.module.parameters()) > _LARGEST:
+    if sum(p.numel() for p in case.module.parameters()) > LARGEST:
         raise Skip("the model is too large to be built a second time")
     package = "gnomon" if case.kind == "gnomon" else "transformers"
     for base in type(case.module).__mro__:

@@ -11,7 +11,7 @@ from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.optimizing import listed
 from gnomon.doctor.overflow import overflows
 from gnomon.doctor.run import run
-from gnomon.doctor.twin import LARGEST
+from gnomon.doctor.stock import LARGEST
 from gnomon.doctor.what_if import HIGHEST_FP16, judged, runs_in
 from gnomon.probe import AttentionCall
 
