@@ -136,3 +136,19 @@ def test_a_larger_table_is_usual_and_a_smaller_one_is_not() -> None:
     assert found("vocabulary-mismatch", module=sound, tokenizer=Letters(91)).verdict == "fail"
     other = found("vocabulary-mismatch", module=sound, tokenizer=Letters(80, pad=5, eos=1))
     assert other.verdict == "warn" and other.where == ("pad",)
+
+
+def test_a_table_of_positions_is_not_taken_for_the_vocabulary() -> None:
+    class Reader(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(90, 16), nn.Embedding(64, 16)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            places = torch.arange(ids.size(1)).expand_as(ids)
+            return self.layer(self.tokens(ids) + self.positions(places))  # type: ignore[no-any-return]
+
+    batch = {"ids": torch.randint(1, 60, (2, 8))}
+    finding = found("vocabulary-mismatch", module=Reader(), batch=batch, tokenizer=Letters(90))
+    assert finding.verdict == "pass", finding.evidence

@@ -88,6 +88,15 @@ def test_one_matrix_at_chance_among_trained_ones_of_its_kind_is_chance() -> None
     assert verdict("untrained-weights", model, batch=text()).verdict == "pass"
 
 
+def test_a_model_that_was_hardly_trained_is_not_called_untrained_in_part() -> None:
+    model = encoder()
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.norm1.weight += 0.05 * torch.randn(32)
+            layer.linear2.weight += 0.2 * torch.randn(32, 2) @ torch.randn(2, 64)
+    assert verdict("untrained-weights", model, batch=text()).verdict == "pass"
+
+
 def bert(**choices: Any) -> nn.Module:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)

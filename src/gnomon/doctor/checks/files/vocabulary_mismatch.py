@@ -6,6 +6,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import config_of, vocabulary
+from gnomon.doctor.lookups import lookups_of_batch
 
 _FAULTY = """
     import torch
@@ -39,7 +40,7 @@ _SPECIAL = ("pad", "eos", "bos", "unk")
 @check(
     code="vocabulary-mismatch",
     title="Tokenizer and model have one vocabulary",
-    cost="static",
+    cost="probe",
     cause="Tokens were added to the tokenizer, or it is that of another model.",
     mend="Use the tokenizer that was saved with the model, or resize the embedding "
     "(resize_token_embeddings) and train the new rows.",
@@ -57,7 +58,7 @@ def vocabulary_mismatch(case: Case) -> Outcome:
     tokenizer = case.patient.tokenizer
     if tokenizer is None:
         raise Skip("no tokenizer was handed over")
-    size = vocabulary(case.patient, "source")
+    size = _rows(case)
     if size is None:
         raise Skip("the model has no table of tokens")
     count = len(tokenizer) if hasattr(tokenizer, "__len__") else 0
@@ -81,6 +82,15 @@ def vocabulary_mismatch(case: Case) -> Outcome:
             ids={name: list(both) for name, both in others.items()},
         )
     return passed(f"{count} entries of the tokenizer, {size} rows of the model", rows=size)
+
+
+def _rows(case: Case) -> int | None:
+    """Of the table (the smallest of them) that texts' ids are looked up in, as is seen in a run."""
+    try:
+        seen = [each.rows for each in lookups_of_batch(case).made if each.is_text]
+    except Skip:
+        seen = []
+    return min(seen) if seen else vocabulary(case.patient, "source")
 
 
 def _largest(case: Case) -> int:

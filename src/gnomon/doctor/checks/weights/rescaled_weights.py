@@ -53,7 +53,7 @@ _MENDED = _FAULTY.replace(
     "*= 5.0  # alpha / r was applied when it was merged, and once more", "*= 1.0"
 )
 _FACTORS = (0.2, 0.5, 0.7, 1.4, 2.0, 5.0)
-_SHARE, _NATS = 0.015, 0.05  # of the loss, and absolute: by how much a factor may help
+_SHARE, _NATS = 0.03, 0.08  # of the loss, and absolute: by how much a factor may help
 _FEWEST = 16  # predictions
 
 

@@ -11,6 +11,7 @@ from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.kinds import by_kind, matrices
 from gnomon.doctor.optimizing import listed
+from gnomon.doctor.stock import stock
 
 _FAULTY = """
     import torch
@@ -38,6 +39,7 @@ _MENDED = _FAULTY.replace(
 _FEWEST = 16  # rows and columns: with fewer, chance alone gives any ratio
 _NOISE = 1.08  # of what chance gives; chance itself stays below at these sizes
 _STRUCTURE = 1.15  # the least of the rest: else the model is not trained enough to tell
+_OTHERWISE = 1.2  # between spreads; of 256 draws and more
 _STEPS = 30  # of power iteration
 
 
@@ -59,7 +61,8 @@ def untrained_weights(case: Case) -> Outcome:
 
     Independent draws of deviation s in an m × n matrix have a largest singular value of
     s (√m + √n), whatever they are drawn from. Training adds few strong directions, which lie
-    beyond. Told where every layer's matrix of one kind is at chance and all others are beyond.
+    beyond. Told where every layer's matrix of one kind is at chance and all others are beyond;
+    where that is more than half of the model, only of those that their class draws otherwise.
     """
     if case.is_fresh is not False:
         raise Skip("the model is fresh: all of its weights are noise, as they should be")
@@ -74,6 +77,8 @@ def untrained_weights(case: Case) -> Outcome:
         for name in names
         if max(beyond[each] for each in names) <= _NOISE
     ]
+    if 2 * len(noise) > len(beyond):  # little training leaves most where they were drawn
+        noise = [name for name in noise if _drawn_otherwise(case, name)]
     rest = [ratio for name, ratio in beyond.items() if name not in noise]
     numbers: dict[str, Any] = {"beyond_chance": beyond}
     if noise and rest and min(rest) >= _STRUCTURE:
@@ -89,6 +94,19 @@ def untrained_weights(case: Case) -> Outcome:
         f"times that of noise, in {len(beyond)} projections",
         **numbers,
     )
+
+
+def _drawn_otherwise(case: Case, name: str) -> bool:
+    """Whether its spread is not that of a draw of the model's class, where that is known."""
+    try:
+        theirs = dict(stock(case).named_parameters()).get(name)
+    except Skip:
+        return False
+    own = case.module.get_parameter(name).detach()
+    if theirs is None or theirs.shape != own.shape:
+        return False
+    ratio = float(own.float().std() / theirs.detach().float().std().clamp_min(1e-30))
+    return not 1 / _OTHERWISE <= ratio <= _OTHERWISE
 
 
 def _beyond_chance(weight: Tensor) -> float:
