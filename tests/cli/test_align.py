@@ -37,8 +37,8 @@ def test_align_prints_one_line_a_pair(
     assert len(objects[0]["weights"]) == len(objects[0]["elsewhere"]) == 3
     assert sum(objects[0]["weights"][0]) + objects[0]["elsewhere"][0] == pytest.approx(1, abs=1e-3)
 
-    unshifted = gnomon("align", trained_run.path, *files, "--soft", "--no-shift", cwd=tmp_path)
-    assert json.loads(unshifted.stdout.splitlines()[0])["weights"] != objects[0]["weights"]
+    shifted = gnomon("align", trained_run.path, *files, "--soft", "--shift", cwd=tmp_path)
+    assert json.loads(shifted.stdout.splitlines()[0])["weights"] != objects[0]["weights"]
 
     both = gnomon(
         *("align", trained_run.path, *files, "--reverse", trained_run.path),

@@ -82,3 +82,15 @@ def test_learns(tmp_path: Path, transform: str) -> None:
     assert in_small_batches == together
     assert turned.splitlines() == together.splitlines()[::-1]
     assert [line["hypothesis"] for line in report["lines"]] == together.splitlines()
+
+    # Where a digit comes from is read off the attention: from that digit.
+    characters = ("--source-units", "characters", "--target-units", "characters")
+    aligned = gnomon("align", "runs/digits", "--data", "test.tsv", *characters, cwd=tmp_path)
+    targets = [target for _, target in map(str.split, (tmp_path / "test.tsv").open())]
+    links = [
+        (source[int(one)], target[int(other)])
+        for source, target, line in zip(test, targets, aligned.splitlines(), strict=True)
+        for one, other in (link.split("-") for link in line.split())
+    ]
+    assert len(links) == sum(map(len, targets))
+    assert sum(one == other for one, other in links) >= 0.98 * len(links)

@@ -40,7 +40,7 @@ def plain_weights(model: Transformer, source: list[int], inputs: list[int]) -> n
     return (scores * cross.scale).softmax(-1).mean(0).numpy()
 
 
-def test_alignment_is_the_attention_of_the_step_that_reads_the_token(
+def test_alignment_is_the_attention_of_the_step_that_predicts_or_reads_the_token(
     trained_run: TrainedRun,
 ) -> None:
     translator = gnomon.load(trained_run.path)

@@ -47,9 +47,9 @@ def align(
         bool,
         typer.Option(
             "--shift/--no-shift",
-            help="Look at the step that reads a target token, or at the one that predicts it.",
+            help="Look at the step that reads a target token, not at the one that predicts it.",
         ),
-    ] = True,
+    ] = False,
     source_units: Annotated[str, typer.Option(help="words or characters.")] = "words",
     target_units: Annotated[str, typer.Option(help="words or characters.")] = "words",
     reverse: Annotated[

@@ -1,9 +1,9 @@
 """Which source words a model looks at for each target word: `gnomon align`.
 
-A target token is aligned by the cross-attention of the decoder step that *reads* it: only there
-the decoder knows which token it is (Chen et al. 2020, SHIFT-ATT). The step that predicts it, one
-earlier, is to be had with shift=False. Of the layers the last but one aligns best in deep decoders
-(Garg et al. 2019); heads are averaged.
+A target token is aligned by the cross-attention of the decoder step that predicts it, in the last
+layer but one (Garg et al. 2019); heads are averaged. The step that reads the token, one later,
+knows which it is (Chen et al. 2020, SHIFT-ATT), but only a first layer may still be looking at it:
+later layers look for the next one (`python -m benchmarks.worth RUN --groups align` shows which).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def align_pairs(
     targets: Sequence[str],
     *,
     layer: int | None = None,
-    shift: bool = True,
+    shift: bool = False,
     source_units: Unit = "words",
     target_units: Unit = "words",
     tags: Sequence[tuple[str, ...]] = (),

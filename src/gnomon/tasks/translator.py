@@ -240,7 +240,7 @@ class Translator:
         targets: Sequence[str],
         *,
         layer: int | None = None,
-        shift: bool = True,
+        shift: bool = False,
         source_units: Unit = "words",
         target_units: Unit = "words",
         tags: Tags = (),
@@ -255,7 +255,7 @@ class Translator:
         Args:
             layer: the decoder layer to look at, from 1; None: the last but one.
             shift: look where a target token is read (Chen et al. 2020) instead of where it is
-                predicted.
+                predicted; some models' first layer aligns well so, later ones do not.
             source_units, target_units: "words" (between white space) or "characters", for scripts
                 written without spaces.
             tags: as for `translate`; attention on them counts as elsewhere.
