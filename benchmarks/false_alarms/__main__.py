@@ -47,7 +47,7 @@ def visit(name: str, states: tuple[str, ...], modes: tuple[str, ...], folder: Pa
     for state in states:
         if state == "trained" and healthy.task is None:
             continue
-        for mode in modes:
+        for mode in modes if healthy.task is not None else sorted({*modes} - {"all"}):
             module = healthy.build(text, folder, state == "trained")
             batch, fields = healthy.handed_over(module, text, mode)
             seen = examine(module, batch, **fields)

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.patients.examination import Examination, Seen
 
-VERDICTS = ("fail", "warn", "pass", "skip")
+VERDICTS = ("fail", "warn", "pass", "skip", "n/a")
 # Shares of all findings that are allowed.
 LIMITS = {"fail": 0.0, "warn": 0.02, "skip": 0.25}
 
@@ -61,7 +61,7 @@ def counts(visits: Sequence[Visit]) -> Counter[str]:
         found["error"] += bool(visit.examination.error)
         for finding in visit.examination.findings:
             found[finding.verdict] += 1
-            if finding.verdict != "pass" and not reason_for(visit, finding):
+            if finding.verdict in ("fail", "warn", "skip") and not reason_for(visit, finding):
                 found[f"unjustified {finding.verdict}"] += 1
     return found
 
@@ -69,9 +69,9 @@ def counts(visits: Sequence[Visit]) -> Counter[str]:
 def summary_table(visits: Sequence[Visit]) -> str:
     """Shares of all findings by what was handed over, by state and by kind of model."""
     lines = [
-        "| | examinations | broke | fails | warnings | skips | unjustified fails / warnings |"
-        " median s | slowest s |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | examinations | broke | fails | warnings | skips | not applicable |"
+        " unjustified fails / warnings / skips | median s | slowest s |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     rows: list[tuple[str, list[Visit]]] = [("all", list(visits))]
     for key in ("mode", "state", "group"):
@@ -83,11 +83,12 @@ def summary_table(visits: Sequence[Visit]) -> str:
         seconds = sorted(v.examination.seconds for v in own)
         shares = " | ".join(
             f"{found[v]} ({found[v] / total:.1%})" if total else "–"
-            for v in ("fail", "warn", "skip")
+            for v in ("fail", "warn", "skip", "n/a")
         )
         lines.append(
             f"| {name} | {len(own)} | {found['error']} | {shares}"
             f" | {found['unjustified fail']} / {found['unjustified warn']}"
+            f" / {found['unjustified skip']}"
             f" | {seconds[len(seconds) // 2]:.1f} | {seconds[-1]:.1f} |"
         )
     return "\n".join(lines)

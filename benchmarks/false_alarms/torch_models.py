@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from benchmarks.patients.text import IGNORED, PAD, VOCAB_SIZE
+from benchmarks.patients.text import BOS, IGNORED, PAD, VOCAB_SIZE
 from torch import Tensor, nn
 
 WIDTH, LAYERS, HEADS, INNER, POSITIONS = 32, 2, 4, 64, 128
@@ -122,6 +122,31 @@ class Translator(nn.Module):
         )
         logits = self.head(x if self.batch_first else x.transpose(0, 1))
         return Output(None if labels is None else _mean_loss(logits, labels), logits)
+
+
+@torch.no_grad()
+def continued(module: nn.Module, batch: dict[str, Tensor], num_tokens: int) -> Tensor:
+    """Greedy, row by row, each step reading the whole text anew: only the new tokens."""
+    ids = batch["input_ids"]
+    mask = batch.get("attention_mask", torch.ones_like(ids)).bool()
+    rows = []
+    for row, real in zip(ids, mask, strict=True):
+        text = row[real][None]
+        for _ in range(num_tokens):
+            text = torch.cat((text, module(text).logits[:, -1:].argmax(-1)), dim=1)
+        rows.append(text[0, -num_tokens:])
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def translated(module: nn.Module, batch: dict[str, Tensor], num_tokens: int) -> Tensor:
+    """Greedy, each step reading the whole target anew: only the new tokens."""
+    ids, mask = batch["input_ids"], batch.get("attention_mask")
+    text = torch.full_like(ids[:, :1], BOS)
+    for _ in range(num_tokens):
+        following = module(ids, text, attention_mask=mask).logits[:, -1:].argmax(-1)
+        text = torch.cat((text, following), dim=1)
+    return text[:, 1:]
 
 
 def _fresh(module: nn.Module) -> None:

@@ -11,7 +11,16 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from benchmarks.false_alarms.architectures import ARCHITECTURES
-from benchmarks.false_alarms.torch_models import HEADS, INNER, LAYERS, WIDTH, TextModel, Translator
+from benchmarks.false_alarms.torch_models import (
+    HEADS,
+    INNER,
+    LAYERS,
+    WIDTH,
+    TextModel,
+    Translator,
+    continued,
+    translated,
+)
 from benchmarks.patients.text import (
     BOS,
     IGNORED,
@@ -106,8 +115,10 @@ def _torch() -> Iterator[Healthy]:
             ):
                 full = f"torch-{name}-{order}-{layout}"
                 task = own_loss(kind, decodes=False)
+                if kind == "causal":
+                    task = replace(task, generate=continued)
                 if kind == "seq2seq":
-                    task = replace(task, batch=_with_decoder_input)
+                    task = replace(task, batch=_with_decoder_input, generate=translated)
                 yield Healthy(full, "torch", make, task, full)
             yield Healthy(
                 f"nn.Transformer-{order}-{layout}",
@@ -136,14 +147,22 @@ def _floats(batch_first: bool, *names: str) -> dict[str, Tensor]:
     with seeded(1):
         shapes = {name: (4, 12 + 2 * i, WIDTH) for i, name in enumerate(names)}
         made = {name: torch.randn(shape) for name, shape in shapes.items()}
-    return made if batch_first else {name: x.transpose(0, 1) for name, x in made.items()}
+    padding = torch.zeros(4, 12, dtype=torch.bool)
+    padding[1, 9:], padding[3, 7:] = True, True
+    if not batch_first:
+        made = {name: x.transpose(0, 1) for name, x in made.items()}
+    return made | {"src_key_padding_mask": padding}
 
 
 def _pair_of_floats(batch_first: bool) -> dict[str, Tensor]:
     """As `nn.Transformer` is to be called: the look-ahead mask is the caller's."""
     made = _floats(batch_first, "src", "tgt")
     length = made["tgt"].shape[1 if batch_first else 0]
-    return made | {"tgt_mask": nn.Transformer.generate_square_subsequent_mask(length)}
+    padding = made["src_key_padding_mask"]
+    return made | {
+        "tgt_mask": nn.Transformer.generate_square_subsequent_mask(length),
+        "memory_key_padding_mask": padding,
+    }
 
 
 def _with_decoder_input(text: Text, seed: int, **shape: Any) -> dict[str, Tensor]:

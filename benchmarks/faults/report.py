@@ -73,8 +73,11 @@ def clean_table(clean: Iterable[Clean]) -> str:
         if each.error:
             lines.append(f"{each.host:22} {each.weights:8} ERROR {each.error}")
         for code, verdict, evidence in each.findings:
-            if verdict != "skip":
+            if verdict not in ("skip", "n/a"):
                 lines.append(f"{each.host:22} {each.weights:8} {verdict} {code}: {evidence}")
-        skips = [code for code, verdict, _ in each.findings if verdict == "skip"]
-        lines.append(f"{each.host:22} {each.weights:8} {len(skips)} skipped ({each.seconds:.1f} s)")
+        verdicts = [verdict for _, verdict, _ in each.findings]
+        lines.append(
+            f"{each.host:22} {each.weights:8} {verdicts.count('skip')} skipped, "
+            f"{verdicts.count('n/a')} not applicable ({each.seconds:.1f} s)"
+        )
     return "\n".join(lines)

@@ -155,7 +155,7 @@ class Runner:
             skipped=tuple(
                 f"{f.code}: {f.evidence}"
                 for f in report
-                if f.verdict == "skip" and as_expected(f.code, fault.expected)
+                if f.verdict in ("skip", "n/a") and as_expected(f.code, fault.expected)
             ),
             seconds=_since(start),
         )

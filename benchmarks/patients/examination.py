@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-_RANK = {"skip": 0, "pass": 0, "warn": 1, "fail": 2}
+_RANK = {"n/a": 0, "skip": 0, "pass": 0, "warn": 1, "fail": 2}
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,15 @@ class Task:
         batch: `batch(text, seed, num_rows=…, length=…, closed=…)`, see `patients.text.batch_for`.
         loss: the mean over the predictions of a batch.
         count: how many these are.
-        generate: greedy decoding with the cache, where the model decodes.
+        generate: greedy decoding, where the model decodes.
+        searches: whether `generate` makes a beam search, too.
     """
 
     batch: Callable[..., dict[str, Tensor]]
     loss: Callable[[nn.Module, dict[str, Tensor]], Tensor]
     count: Callable[[dict[str, Tensor]], int]
     generate: Callable[..., Tensor] | None = None
+    searches: bool = False
 
 
 def loss_of(module: nn.Module, batch: dict[str, Tensor]) -> Tensor:
@@ -55,7 +57,8 @@ def own_loss(kind: str, *, decodes: bool = True) -> Task:
         return int((labels != IGNORED).sum())
 
     generates = decodes and kind in ("causal", "seq2seq")
-    return Task(partial(batch_for, kind), loss_of, count, greedy(kind) if generates else None)
+    generate = greedy(kind) if generates else None
+    return Task(partial(batch_for, kind), loss_of, count, generate, searches=generates)
 
 
 class Training:
@@ -177,5 +180,6 @@ def fields_of(
     }
     if task.generate is not None:
         fields["generate"] = task.generate
+    if task.searches:
         fields["beam_generate"] = task.generate
     return fields

@@ -82,12 +82,14 @@ def _say_examined(report: Report) -> None:
 def preflight_line(report: Report) -> str:
     """ "19 of 20 checks hold before the first step (2 do not apply; 1.1 s)"."""
     counts = report.counts()
-    made = len(report.findings) - counts["skip"]
-    verb = "does" if counts["skip"] == 1 else "do"
-    skipped = f"{counts['skip']} {verb} not apply; " if counts["skip"] else ""
+    skipped, foreign = counts["skip"], counts["n/a"]
+    made = len(report.findings) - skipped - foreign
+    others = [f"{skipped} skipped"] if skipped else []
+    if foreign:
+        others.append(f"{foreign} {'does' if foreign == 1 else 'do'} not apply")
     return (
         f"{counts['pass']} of {made} checks hold before the first step "
-        f"({skipped}{report.seconds:.1f} s)"
+        f"({''.join(f'{each}; ' for each in others)}{report.seconds:.1f} s)"
     )
 
 

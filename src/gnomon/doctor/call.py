@@ -51,6 +51,8 @@ class Stream:
         pad_id: what padding is filled with; None: nothing known, 0 is used.
         hides_padding: whether something (a mask among the inputs, or a known `pad_id`) tells the
             model where padding is.
+        begins_with_pad: each row begins with `pad_id`, which is no padding there: T5's decoder
+            reads it first, GPT-2's begin of a text is its end and its padding as well.
     """
 
     name: StreamName
@@ -59,6 +61,7 @@ class Stream:
     special: frozenset[int] = frozenset()
     pad_id: int | None = None
     hides_padding: bool = False
+    begins_with_pad: bool = False
 
     def tokens(self, size: Sequence[int], generator: torch.Generator) -> Tensor:
         """Random ids that are no special ones."""
@@ -145,8 +148,18 @@ class Call:
             # Padding stands at the ends; the same id inside a text is a token (pad = eos).
             other = text != pad_id
             after = other.flip(1).cumsum(1).flip(1) > 0
-            return after & (other.cumsum(1) > 0) if bool(other.any()) else other
+            real = after & (other.cumsum(1) > 0) if bool(other.any()) else other
+            return (
+                real | self._begin(stream, real) if self.streams[stream].begins_with_pad else real
+            )
         return torch.ones(text.shape[:2], dtype=torch.bool, device=text.device)
+
+    def _begin(self, stream: StreamName, real: Tensor) -> Tensor:
+        """bool `[B, T]`: the padding id just before the text's first other token, in each row."""
+        first = (real.int().argmax(1) - 1).clamp(min=0)
+        begin = torch.zeros_like(real)
+        begin[torch.arange(len(real), device=real.device), first] = True
+        return begin & (self.text(stream) == self.streams[stream].pad_id)
 
     def told(self, stream: StreamName) -> bool:
         """Whether a mask among the inputs says where its padding is."""
@@ -173,6 +186,8 @@ class Call:
             changed = torch.where(where[..., None].to(text.device), other, text)
         else:
             info = self.streams[stream]
+            if info.begins_with_pad:  # another token there would make padding of the one before
+                where = where & ~(self.keep(stream) & (text == info.pad_id)).to(where.device)
             tokens = info.tokens(text.shape, generator).to(text)
             tokens = torch.where(
                 tokens == text, info.tokens(text.shape, generator).to(text), tokens

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor.blocks import Block, block_names, blocks
 from gnomon.doctor.call import Call, Key
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.inputs import call_of, config_of, named, with_decoder_inputs
 from gnomon.doctor.intent import Intent, infer
 from gnomon.doctor.made_up import make_inputs
@@ -74,7 +74,7 @@ class Case:
                 self.facts[name] = reason
         found = self.facts[name]
         if isinstance(found, Skip):
-            raise Skip(str(found))
+            raise type(found)(*found.args)
         return found  # type: ignore[no-any-return]
 
     # The module
@@ -124,6 +124,11 @@ class Case:
         batch = patient.batch
         values = make_inputs(patient) if batch is None else named(self.module, batch)
         return call_of(patient, with_decoder_inputs(patient, values))
+
+    @fact
+    def reads_vectors(self) -> bool:
+        """Whether no text of its inputs is ids: whoever calls it looks up tokens and positions."""
+        return all(self.call.text(name).is_floating_point() for name in self.call.streams)
 
     def worked_up(self, values: Mapping[Key, Any]) -> Call:
         """Other inputs as a call."""
@@ -256,7 +261,7 @@ class Case:
     @fact
     def intent(self) -> Intent:
         """What the model is meant to be."""
-        return infer(self.patient, self.small, self.seen.record)
+        return infer(self.patient, self.call, self.seen.record)
 
     @fact
     def must_not_look_ahead(self) -> Intent:
@@ -271,7 +276,10 @@ class Case:
                 f"whether it is causal is not known ({intent.reason}): say causal=True or False"
             )
         if not intent.causal:
-            raise Skip(f"the model reads in both directions ({intent.reason})")
+            reason = f"the model reads in both directions ({intent.reason})"
+            if intent.observed:  # as one does whose mask was forgotten
+                raise Skip(f"{reason}: say causal=True if it must not")
+            raise NotApplicable(reason)
         return intent
 
     @fact

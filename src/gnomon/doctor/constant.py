@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon.doctor.call import Call, StreamName
 from gnomon.doctor.case import Case, remembered
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.run import Run
 from gnomon.doctor.sides import sides
 from gnomon.probe import AttentionCall
@@ -39,7 +39,7 @@ def text_of_one_token(case: Case, stream: StreamName, length: int | None = None)
     """
     call = case.small
     if call.text(stream).is_floating_point():
-        raise Skip("the model reads vectors: whoever makes them adds the positions")
+        raise NotApplicable("the model reads vectors: whoever makes them adds the positions")
     keep = call.keep(stream)
     row = int(keep.sum(1).argmax())
     real = keep[row].nonzero().flatten().tolist()

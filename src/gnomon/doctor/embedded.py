@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case, remembered
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.run import Run
 from gnomon.doctor.stock import on_stock, stock_run
 from gnomon.probe import EmbeddingCall, Record
@@ -93,7 +93,7 @@ def embedded(case: Case, stream: StreamName) -> Embedded:
     """
     call = case.small
     if call.text(stream).is_floating_point():
-        raise Skip("the model reads vectors: whoever makes them adds the positions")
+        raise NotApplicable("the model reads vectors: whoever makes them adds the positions")
     where = torch.ones(call.text(stream).shape, dtype=torch.bool)
     where &= call.keep(stream).cpu()
     other = case.observed(call.perturbed(stream, where, seed=5))

@@ -14,7 +14,7 @@ from torch import nn
 from gnomon.doctor.anatomy import anatomy
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import COSTS, SYMPTOMS, Check, Cost, all_checks
-from gnomon.doctor.finding import Finding, Outcome, Skip
+from gnomon.doctor.finding import Finding, NotApplicable, Outcome, Skip
 from gnomon.doctor.patient import Batch, Patient
 from gnomon.doctor.pictures import draw_from
 from gnomon.doctor.report import Report
@@ -176,6 +176,8 @@ def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
     start = time.perf_counter()
     try:
         outcome = check.examine(case)
+    except NotApplicable as reason:
+        outcome = Outcome("n/a", str(reason))
     except Skip as reason:
         outcome = Outcome("skip", str(reason))
     except GnomonError as error:  # what was handed over cannot be read

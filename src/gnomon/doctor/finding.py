@@ -6,11 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Verdict = Literal["pass", "warn", "fail", "skip"]
+Verdict = Literal["pass", "warn", "fail", "skip", "n/a"]
 
 
 class Skip(Exception):
-    """A check does not apply here, or a fact it needs is not to be had; the reason is its text."""
+    """A check cannot be made: a fact it needs is not to be had; the reason is its text."""
+
+
+class NotApplicable(Skip):
+    """What a check is about cannot be in this patient, whatever more was handed over.
+
+    By its architecture or intent: cross-attention in an encoder, rotary phases where positions are
+    added. Only for what is known; where it is merely not seen, `Skip`.
+    """
+
+
+def foremost(reasons: Sequence[Skip]) -> Skip:
+    """Of the reasons why none of a model's texts could be examined, the one to tell.
+
+    That one of them could not be had comes before that the others do not apply.
+    """
+    return next((r for r in reasons if not isinstance(r, NotApplicable)), reasons[0])
 
 
 @dataclass(frozen=True)
@@ -72,7 +88,8 @@ class Finding:
 
     Attributes:
         code: the check's name, as in suppressions, `--accept` and the docs.
-        verdict: "pass", "warn", "fail" or "skip" (then the evidence is the reason).
+        verdict: "pass", "warn" or "fail"; "skip" where the check could not be made and "n/a" where
+            it does not apply (then the evidence is the reason).
         seconds: what the check took, facts that it was the first to ask for included.
     """
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor.call import Call, Side
 from gnomon.doctor.case import Case, remembered, unlabelled
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.loops import Generate, loop
 from gnomon.doctor.run import difference, tensors
 from gnomon.probe import Record, observe
@@ -73,9 +73,9 @@ def prompts(case: Case, num_tokens: int, of: Call | None = None) -> Call:
     intent = case.must_not_look_ahead
     call = case.small if of is None else of
     if intent.family == "encoder":
-        raise Skip("an encoder generates nothing")
+        raise NotApplicable("an encoder generates nothing")
     if call.text(call.read).dim() != 2 or call.text(call.read).is_floating_point():
-        raise Skip("generation is compared for models that read ids")
+        raise NotApplicable("the model reads vectors: it writes no tokens")
     if call.read == "target":
         starts = torch.full_like(call.text("target")[:, :1], _start(case))
         return call.filled("target", list(starts))

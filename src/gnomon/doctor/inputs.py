@@ -275,7 +275,13 @@ def _stream(
         special=special_ids(patient),
         pad_id=pad_id,
         hides_padding=masked or pad_id is not None,
+        begins_with_pad=not masked and pad_id is not None and _begins_with(ids, pad_id),
     )
+
+
+def _begins_with(ids: Tensor, pad_id: int) -> bool:
+    """Whether this id stands before each text once: a column of nothing but padding is no batch."""
+    return bool((ids[:, 0] == pad_id).all()) and bool((ids[:, 1:2] != pad_id).all())
 
 
 def vocabulary(patient: Patient, stream: StreamName) -> int | None:

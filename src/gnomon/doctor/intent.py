@@ -25,11 +25,13 @@ class Intent:
         causal: whether a position of the text it answers at must not see later ones; None: not
             known, and checks that depend on it are skipped.
         reason: how it is known: "declared", "its configuration says so" …
+        observed: read off the attention of the model itself, faults and all: nothing else tells.
     """
 
     family: Family
     causal: bool | None
     reason: str
+    observed: bool = False
 
 
 def infer(patient: Patient, call: Call, record: Record) -> Intent:
@@ -46,6 +48,8 @@ def infer(patient: Patient, call: Call, record: Record) -> Intent:
         return Intent(family, True, "it has a decoder with cross-attention")
     if _labels_are_inputs(call):
         return Intent("decoder", True, "its labels are its own inputs")
+    if _labels_are_hidden(call):
+        return Intent("encoder", False, "its labels ask for what its inputs hide")
     masked = causal_share(record)
     if masked is not None and masked > 0.5:
         return Intent("decoder", True, f"{masked:.0%} of its attention calls hide the future")
@@ -53,7 +57,7 @@ def infer(patient: Patient, call: Call, record: Record) -> Intent:
     if _CAUSAL.search(name) and not _BIDIRECTIONAL.search(name):
         return Intent("decoder", True, f"its class is called {name}")
     if masked == 0.0:
-        return Intent(family, False, "no attention call hides the future")
+        return Intent(family, False, "no attention call hides the future", observed=True)
     return Intent(family, None, "some of its attention calls hide the future, most do not")
 
 
@@ -116,6 +120,21 @@ def _labels_are_inputs(call: Call) -> bool:
     shifted = real[:, :-1] & torch.ones_like(real[:, 1:])
     ahead = bool((labels[:, :-1] == text[:, 1:])[shifted].float().mean() > 0.9)
     return same or ahead
+
+
+def _labels_are_hidden(call: Call) -> bool:
+    """Labels at a few positions, of other tokens than the inputs: masked language modelling."""
+    entry = next((each for each in call.entries if each.role == "labels" and each.times), None)
+    if entry is None or call.read != "source":
+        return False
+    text, labels = call.text("source"), call.values[entry.key]
+    if text.shape != labels.shape or text.is_floating_point():
+        return False
+    asked = (labels >= 0) & call.keep("source")
+    if int(asked.sum()) < 3 or float(asked.sum() / call.keep("source").sum()) > 0.5:
+        return False
+    # BERT hides 90 % of what it asks for: some are left as they are.
+    return float((labels != text)[asked].float().mean()) > 0.7
 
 
 def causal_share(record: Record) -> float | None:

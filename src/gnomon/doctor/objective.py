@@ -66,7 +66,7 @@ def read_objective(case: Case, call: Call, seed: int = 0) -> Objective:
     if logits.size(-1) < 3:
         raise Skip(f"the output has {logits.size(-1)} values at a position: no logits of tokens")
     form = _form(logits)
-    place = _place(case, call, logits)
+    place = _place(case, call)
     used: list[Tensor] = []
 
     def exchange(_: nn.Module, __: Any, output: Any) -> Any:
@@ -110,9 +110,10 @@ def _form(output: Tensor) -> Any:
     return lambda logits: logits
 
 
-def _place(case: Case, call: Call, logits: Tensor) -> nn.Module:
+def _place(case: Case, call: Call) -> nn.Module:
     """The innermost module whose output the logits are: a model may compute its loss inside."""
-    record = case.observed(call).record
+    seen = case.observed(call)
+    logits, record = seen.tokens, seen.record  # of one run: observed, it takes no fast path
     for name, calls in reversed(record.modules.items()):
         tensors = calls[-1].tensors if name else ()
         if tensors and tensors[0].shape == logits.shape and torch.equal(tensors[0], logits):

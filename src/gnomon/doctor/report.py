@@ -57,7 +57,7 @@ class Report:
     def counts(self) -> dict[str, int]:
         """How many of each verdict, and how many were suppressed."""
         found = Counter("suppressed" if f.suppressed else f.verdict for f in self.findings)
-        return {name: found[name] for name in ("fail", "warn", "pass", "skip", "suppressed")}
+        return {name: found[name] for name in ("fail", "warn", "pass", "skip", "n/a", "suppressed")}
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""

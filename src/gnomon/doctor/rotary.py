@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.constant import constant_run, constants, relative_shift, text_of_one_token
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.run import Run
 from gnomon.probe import AttentionCall
 
@@ -64,10 +64,10 @@ def turned(run: Run, stream: StreamName) -> list[AttentionCall]:
     if not found:
         raise Skip("no self-attention was seen")
     if any(each.values > 1e-4 for each in found):
-        raise Skip("positions are added to the token vectors, not rotated")
+        raise NotApplicable("positions are added to the token vectors, not rotated")
     calls = [each.attention for each in found if _moves(each.attention)]
     if not calls:
-        raise Skip("queries and keys do not depend on the position: no rotary positions")
+        raise NotApplicable("queries and keys do not depend on the position: no rotary positions")
     return calls
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case, remembered, without
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.run import Run, run
 
 LARGEST = 300_000_000  # parameters; beyond it the second model costs too much memory
@@ -24,14 +24,14 @@ def stock(case: Case) -> nn.Module:
         Skip: the class is the user's own, or the model is too large to be built twice.
     """
     if case.kind == "torch":
-        raise Skip("its class is no stock one")
+        raise NotApplicable("its class is no stock one")
     if sum(p.numel() for p in case.module.parameters()) > LARGEST:
         raise Skip("the model is too large to be built a second time")
     package = "gnomon" if case.kind == "gnomon" else "transformers"
     for base in type(case.module).__mro__:
         if base.__module__.split(".")[0] == package:
             return _built(base, case)
-    raise Skip("its class is no stock one")
+    raise NotApplicable("its class is no stock one")
 
 
 def _built(base: Any, case: Case) -> nn.Module:

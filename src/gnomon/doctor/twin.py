@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from gnomon.doctor.case import Case, remembered
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.finding import NotApplicable
 from gnomon.doctor.run import tensors_of
 from gnomon.doctor.stock import stock
 from gnomon.model import Transformer
@@ -40,7 +40,9 @@ def twin(case: Case) -> Twin:
     """
     own = case.module
     if not _is_stock(type(own)):
-        raise Skip(f"{type(own).__name__} is no class of gnomon or transformers: no stock model")
+        raise NotApplicable(
+            f"{type(own).__name__} is no class of gnomon or transformers: no stock model"
+        )
     module = copy.deepcopy(stock(case))
     first = next(own.parameters())
     module = module.to(device=first.device, dtype=_dtype(own))

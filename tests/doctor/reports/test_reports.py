@@ -24,8 +24,11 @@ MODEL = Finding(
 )  # fmt: skip
 PASS = Finding(code="padding-leak", group="masks", title="t", verdict="pass", evidence="fine")
 SKIP = Finding(code="reload", group="files", title="t", verdict="skip", evidence="not there")
+NONE = Finding(code="cross-padding", group="masks", title="t", verdict="n/a", evidence="one text")
 REPORT = Report(
-    "<target>", (TEXT, MODEL, PASS, SKIP), {"family": "decoder", "causal": True, "known by": "x"},
+    "<target>",
+    (TEXT, MODEL, PASS, SKIP, NONE),
+    {"family": "decoder", "causal": True, "known by": "x"},
     pictures={
         "heads": [{"module": "a.0", "entropy": [0.5, None], "padding": [0.0, 1.0]}],
         "gradients": [{"module": "a.0", "norm": 0.0}, {"module": "head", "norm": 2.0}],
@@ -46,10 +49,11 @@ def test_sarif_has_the_standard_s_shape() -> None:
         assert result["message"]["text"]
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["level"] in ("error", "warning", "none")
-        assert result["kind"] in ("fail", "pass", "notApplicable")
+        assert result["kind"] in ("fail", "pass", "open", "notApplicable")
         # the standard: a level beside a kind other than "fail" is "none"
         assert (result["kind"] == "fail") == (result["level"] != "none")
-    text, model, *_ = run["results"]
+    text, model, *others = run["results"]
+    assert [each["kind"] for each in others] == ["pass", "open", "notApplicable"]
     place = text["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "/data/train.en"
     assert place["region"]["startLine"] == 12
@@ -87,6 +91,7 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert "script" not in tags and "link" not in tags and "img" not in tags
     assert not re.search(r"https?://|url\(|@import", text)
     assert tags.count("svg") == 4
+    assert "not applicable, and why" in text and "one text" in text
     assert "3 pairs &lt;are&gt; shifted &amp; lost" in text and "&lt;target&gt;" in text
     assert "prefers-color-scheme: dark" in text and "@media print" in text
 
@@ -94,9 +99,14 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
 def test_text_tells_what_is_wrong_and_counts_the_rest() -> None:
     text = report_text(REPORT)
     assert "FAIL" in text and "a mend" in text and "padding-leak" not in text
-    assert "1 failed, 1 passed, 1 skipped, 1 accepted by the recipe" in text
+    assert "1 failed, 1 passed, 1 skipped, 1 not applicable, 1 accepted by the recipe" in text
     shown = report_text(REPORT, verbose=True)
-    assert "padding-leak" in shown and "not there" in shown and "known" in shown
+    assert (
+        "padding-leak" in shown
+        and "not there" in shown
+        and "one text" in shown
+        and "known" in shown
+    )
     assert "\x1b" not in shown, "nothing a model says steers the terminal"
 
 

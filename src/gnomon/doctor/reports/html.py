@@ -73,6 +73,7 @@ def html_page(report: Report) -> str:
         "<h2>All else</h2>",
         _rows("passed", report.of("pass")),
         _rows("skipped, and why", report.of("skip")),
+        _rows("not applicable, and why", report.of("n/a")),
         _rows("accepted by the recipe", [f for f in report if f.suppressed]),
     ]
     title = escape(f"gnomon doctor: {report.target}")

@@ -15,8 +15,9 @@ from gnomon.doctor.report import Report
 from gnomon.files import json_value
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {"fail": "error", "warn": "warning", "pass": "none", "skip": "none"}
-_KINDS = {"fail": "fail", "warn": "fail", "pass": "pass", "skip": "notApplicable"}
+_LEVELS = {"fail": "error", "warn": "warning", "pass": "none", "skip": "none", "n/a": "none"}
+# "open": its evaluation is not complete; "notApplicable": there is nothing to evaluate.
+_KINDS = {"fail": "fail", "warn": "fail", "pass": "pass", "skip": "open", "n/a": "notApplicable"}
 _FILE_LINE = re.compile(r"(?P<file>.+), lines? (?P<line>\d+)(?:–(?P<end>\d+))?$")
 
 

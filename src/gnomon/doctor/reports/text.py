@@ -18,8 +18,20 @@ from gnomon.doctor.finding import Finding
 from gnomon.doctor.report import Report
 from gnomon.errors import excerpt
 
-WORDS = {"fail": "failed", "warn": "warned of", "pass": "passed", "skip": "skipped"}
-_STYLES = {"fail": "bold red", "warn": "bold yellow", "pass": "green", "skip": "dim"}
+WORDS = {
+    "fail": "failed",
+    "warn": "warned of",
+    "pass": "passed",
+    "skip": "skipped",
+    "n/a": "not applicable",
+}
+_STYLES = {
+    "fail": "bold red",
+    "warn": "bold yellow",
+    "pass": "green",
+    "skip": "dim",
+    "n/a": "dim",
+}
 _PLACES = 5  # named of a finding
 
 
@@ -47,7 +59,7 @@ def draw_report(report: Report, console: Console, *, verbose: bool = False) -> N
     """Print a report.
 
     Args:
-        verbose: also what passed, and why the rest was skipped or is suppressed.
+        verbose: also what passed, and why the rest was skipped, does not apply or is suppressed.
     """
     if report.walk is not None:
         for line in report.walk.lines():
@@ -57,7 +69,7 @@ def draw_report(report: Report, console: Console, *, verbose: bool = False) -> N
     for finding in wrong:
         _draw_finding(finding, console)
     if verbose:
-        others = [f for f in report if f.suppressed or f.verdict in ("pass", "skip")]
+        others = [f for f in report if f.suppressed or f.verdict in ("pass", "skip", "n/a")]
         _draw_others(others, console)
     if verbose:
         _draw_anatomy(report.facts.get("anatomy", ()), console)

@@ -35,7 +35,7 @@ def prove(case: Case, finding: Finding) -> Proof | None:
     except Exception:  # a module that cannot be copied, a fact that is not to be had
         return None
     after = _again(patient, finding.code)
-    if after.verdict == "skip":
+    if after.verdict in ("skip", "n/a"):
         return None
     return Proof(tried, finding.evidence, after.evidence, after.verdict == "pass")
 

@@ -155,7 +155,7 @@ def _ask(
         step = Step(station.question, seen.answer, excerpt(seen.evidence), decision)
         return step, seen.cause, seen.mend, None
     asked = [by_code[code] for code in station.codes if code in by_code]
-    order = ("fail", "warn", "pass", "skip")
+    order = ("fail", "warn", "pass", "skip", "n/a")
     asked.sort(key=lambda each: order.index(each.verdict))
     if not asked:
         evidence = f"not examined ({', '.join(station.codes)})"

@@ -5,7 +5,7 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.stepping import norm_of
 
 _FAULTY = """
@@ -63,7 +63,7 @@ def gradient_depth(case: Case) -> Outcome:
     for name in norms:
         stacks[name.rpartition(".")[0]].append(name)
     if not any(len(members) > 1 for members in stacks.values()):
-        raise Skip("fewer than two layers of a kind have trainable parameters")
+        raise NotApplicable("fewer than two layers of a kind have trainable parameters")
     numbers: dict[str, Any] = {"by_depth": norms}
     if not any(norms.values()):
         raise Skip("no layer gets a gradient: nothing to compare (see parameter-frozen)")

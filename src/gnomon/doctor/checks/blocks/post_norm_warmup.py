@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, passed, warning
 
 _FAULTY = """
     import torch
@@ -44,7 +44,7 @@ def post_norm_warmup(case: Case) -> Outcome:
     """
     rates = case.learning_rates
     if rates.start > 0:
-        raise Skip(f"the schedule stands at step {rates.start}: the first steps are over")
+        raise NotApplicable(f"the schedule stands at step {rates.start}: the first steps are over")
     blocks = case.blocks
     post = [block.name for block in blocks if block.ends_with_norm]
     if 2 * len(post) <= len(blocks):

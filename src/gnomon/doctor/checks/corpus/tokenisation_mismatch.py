@@ -4,7 +4,7 @@ from itertools import islice
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.surface import shares
 from gnomon.doctor.texts import first_pairs
 from gnomon.recipes import Recipe
@@ -115,7 +115,7 @@ def _of_batch(case: Case) -> Outcome:
         raise Skip("BPE-dropout cuts training text otherwise on purpose")
     call = case.call
     if call.entry("source").role != "ids":
-        raise Skip("the batch holds no ids")
+        raise NotApplicable("the batch holds no ids")
     rows = _rows(case)
     special = set(getattr(tokenizer, "all_special_ids", ()) or ())
     mask = getattr(tokenizer, "mask_token_id", None)

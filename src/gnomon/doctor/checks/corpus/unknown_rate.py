@@ -6,7 +6,7 @@ from itertools import islice
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.texts import first_pairs
 
 _FAULTY = """
@@ -51,7 +51,7 @@ def unknown_rate(case: Case) -> Outcome:
         raise Skip("no tokenizer was handed over")
     unknown = getattr(tokenizer, "unk_token_id", None)
     if unknown is None:
-        raise Skip("the tokenizer has no unknown token: it writes any text")
+        raise NotApplicable("the tokenizer has no unknown token: it writes any text")
     num_tokens = num_unknown = num_lines = 0
     characters: Counter[str] = Counter()
     for text in islice(_texts(case), _NUM_LINES):

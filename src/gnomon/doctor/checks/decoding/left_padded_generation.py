@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.generation import apart_from_single, generate, num_new, prompts_of
 
 _MENDED = """
@@ -63,7 +63,7 @@ def left_padded_generation(case: Case) -> Outcome:
     case.must_not_look_ahead  # noqa: B018 - skips what generates nothing
     small, patient = case.small, case.patient
     if small.read == "target":
-        raise Skip("an encoder-decoder's target begins with one token in each row")
+        raise NotApplicable("an encoder-decoder's target begins with one token in each row")
     if small.num_rows() < 2:
         raise Skip("the batch has one row, and the model does not take more")
     side = patient.padding_side or getattr(patient.tokenizer, "padding_side", None)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import config_of
 from gnomon.doctor.reloaded import reloaded, tied
 
@@ -88,7 +88,7 @@ def _after_loading(case: Case, groups: list[tuple[str, ...]]) -> Outcome:
         again = {name: group for group in tied(reloaded(case).module) for name in group}
     except Skip:
         if not groups:
-            raise Skip("nothing is tied, and nothing says that it should be") from None
+            raise NotApplicable("nothing is tied, and nothing says that it should be") from None
         return passed(f"tied: {together}", groups=len(groups))
     for group in groups:
         if lost := [name for name in group if set(again.get(name, ())) != set(group)]:
@@ -98,7 +98,7 @@ def _after_loading(case: Case, groups: list[tuple[str, ...]]) -> Outcome:
                 cause="The loading code gives each name a parameter of its own.",
             )
     if not groups:
-        raise Skip("nothing is tied, and nothing says that it should be")
+        raise NotApplicable("nothing is tied, and nothing says that it should be")
     return passed(f"tied, also after saving and loading: {together}", groups=len(groups))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import config_of, vocabulary
 from gnomon.doctor.lookups import lookups_of_batch
 
@@ -56,11 +56,13 @@ def vocabulary_mismatch(case: Case) -> Outcome:
     A table larger than the vocabulary is usual (sizes are rounded up) and no finding.
     """
     tokenizer = case.patient.tokenizer
+    if case.patient.module is not None and case.reads_vectors:
+        raise NotApplicable("the model reads vectors: it has no table of tokens")
     if tokenizer is None:
         raise Skip("no tokenizer was handed over")
     size = _rows(case)
     if size is None:
-        raise Skip("the model has no table of tokens")
+        raise NotApplicable("the model has no table of tokens")
     count = len(tokenizer) if hasattr(tokenizer, "__len__") else 0
     largest = _largest(case)
     if max(count - 1, largest) >= size:

@@ -5,7 +5,7 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 
 _FAULTY = """
     import torch
@@ -121,9 +121,9 @@ def _num_classes(case: Case) -> int:
         size = case.base.main.size(-1)
         stream = case.call.streams[case.call.read]
         if stream.vocab_size and size < stream.vocab_size:
-            raise Skip("the model gives hidden states, not one value for each token")
+            raise NotApplicable("the model gives hidden states, not one value for each token")
     if size < 2:
-        raise Skip("the model gives one value: no choice among classes")
+        raise NotApplicable("the model gives one value: no choice among classes")
     return int(size)
 
 

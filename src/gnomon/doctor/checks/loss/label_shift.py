@@ -6,7 +6,7 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.objective import Objective
 
 _FAULTY = """
@@ -61,9 +61,9 @@ def label_shift(case: Case) -> Outcome:
     says which token each position is asked for.
     """
     case.must_not_look_ahead  # noqa: B018 - skips where there is nothing to shift
+    if case.call.text(case.call.read).dim() != 2:
+        raise NotApplicable("the model reads vectors: there is no token that a position reads")
     objective = case.objective
-    if objective.text.dim() != 2:
-        raise Skip("the input is vectors: which token a position reads is not known")
     shares = {shift: _agreement(objective, shift) for shift in range(-2, 5)}
     shift, share = max(shares.items(), key=lambda each: each[1])
     if shares[1] > _ENOUGH:

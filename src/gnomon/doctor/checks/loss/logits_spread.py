@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, passed, warning
 
 _FAULTY = """
     import torch
@@ -48,12 +48,12 @@ def logits_spread(case: Case) -> Outcome:
     the standard deviation over the tokens of the vocabulary at each position.
     """
     if case.is_fresh is False:
-        raise Skip("the model is trained: its logits are what it learned")
+        raise NotApplicable("the model is trained: its logits are what it learned")
     call = case.small
     logits = case.base.tokens
     stream = call.streams[call.read]
     if not stream.vocab_size or logits.size(-1) < stream.vocab_size:
-        raise Skip("the model gives no logits of tokens")
+        raise NotApplicable("the model gives no logits of tokens")
     real = logits[call.keep(call.read).to(logits.device)].float()
     spread = float(real.std(-1, correction=0).mean())
     scale = f"the logits' standard deviation over {logits.size(-1)} tokens is {spread:.3g}"

@@ -5,7 +5,7 @@ from typing import Any
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.loss.padding_in_loss import with_padding
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, failure, passed
 
 _FAULTY = """
     import torch
@@ -75,5 +75,5 @@ def padding_in_smoothing(case: Case) -> Outcome:
             **numbers,
         )
     if alpha < 0.005:
-        raise Skip("the loss does not smooth its labels")
+        raise NotApplicable("the loss does not smooth its labels")
     return passed(f"smoothing of {alpha:.2g} reaches real positions only", **numbers)

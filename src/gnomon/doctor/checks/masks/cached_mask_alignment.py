@@ -6,7 +6,7 @@ from torch import Tensor
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.decoding.example import CACHED_MODEL
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, failure, passed
 from gnomon.doctor.generation import first
 from gnomon.doctor.sights import SEEN
 from gnomon.probe import Record
@@ -35,7 +35,9 @@ def cached_mask_alignment(case: Case) -> Outcome:
     """
     later = _later_steps(first(case).record)
     if not later:
-        raise Skip("generation was seen to attend to no cache: each step reads the whole text anew")
+        raise NotApplicable(
+            "generation was seen to attend to no cache: each step reads the whole text anew"
+        )
     wrong = [(name, weights) for name, weights in later if _top_left(weights)]
     if not wrong:
         return passed(f"in {len(later)} attention calls on a cache, new queries see earlier keys")

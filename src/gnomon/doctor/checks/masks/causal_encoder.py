@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.sights import SEEN, Sight
 
 _FAULTY = """
@@ -53,7 +53,7 @@ def causal_encoder(case: Case) -> Outcome:
     if intent.family == "encoder_decoder":
         seen = [each for each in case.sights if each.is_self and each.query == "source"]
     elif intent.causal:
-        raise Skip(f"it is a decoder ({intent.reason})")
+        raise NotApplicable(f"it is a decoder ({intent.reason})")
     else:
         seen = [each for each in case.sights if each.is_self and each.query == case.small.read]
     if not seen:

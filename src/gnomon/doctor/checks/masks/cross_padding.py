@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.sights import SEEN, most, places
 
 _FAULTY = """
@@ -51,6 +51,8 @@ def cross_padding(case: Case) -> Outcome:
     the second time: the translation of a sentence then depends on its neighbours' length.
     """
     cross = [each for each in case.sights if not each.is_self]
+    if not cross and "target" not in case.small.streams:
+        raise NotApplicable("the model reads one text: there is no cross-attention")
     if not cross:
         raise Skip("no cross-attention was seen")
     seen = [each for each in cross if each.has_padding]

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.run import difference
 from gnomon.doctor.sights import SEEN, Sight
 
@@ -62,7 +62,7 @@ def packed_documents(case: Case) -> Outcome:
     numbers = sorted(set(documents.flatten().tolist()) - {-1})
     several = (documents != documents[:, :1]) & (documents >= 0)
     if not bool(several.any()):
-        raise Skip("each row of the batch holds one document")
+        raise NotApplicable("each row of the batch holds one document")
     for number in numbers[:4]:
         own = documents == number
         moved = difference(

@@ -4,7 +4,7 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.optimizing import held, is_adaptive, optimizer_of
 
 _FAULTY = """
@@ -37,7 +37,7 @@ def adam_eps(case: Case) -> Outcome:
     In fp16 everything below 6e-8 is 0, the usual 1e-8 included.
     """
     if not is_adaptive(optimizer_of(case)):
-        raise Skip("the optimizer does not divide by a second moment")
+        raise NotApplicable("the optimizer does not divide by a second moment")
     vanished: dict[str, tuple[float, torch.dtype]] = {}
     large: dict[str, float] = {}
     values = set()

@@ -4,7 +4,7 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, passed, warning
 from gnomon.doctor.optimizing import held, is_adaptive, optimizer_of
 
 _FAULTY = """
@@ -57,16 +57,16 @@ def warmup(case: Case) -> Outcome:
             peak=rates.peak,
         )
     if rates.start > 0:
-        raise Skip(f"the schedule stands at step {rates.start}: the first steps are over")
+        raise NotApplicable(f"the schedule stands at step {rates.start}: the first steps are over")
     if not is_adaptive(optimizer):
-        raise Skip("the optimizer is not of Adam's kind")
+        raise NotApplicable("the optimizer is not of Adam's kind")
     sizes = sorted(
         float(h.parameter.detach().float().square().mean().sqrt())
         for h in held(case)
         if h.parameter.dim() >= 2 and h.parameter.numel()
     )
     if not sizes:
-        raise Skip("the optimizer holds no matrix")
+        raise NotApplicable("the optimizer holds no matrix")
     share = rates.peak / max(sizes[len(sizes) // 2], 1e-12)
     numbers: dict[str, Any] = {"warmup": rates.warmup, "peak": rates.peak, "share": share}
     evidence = (

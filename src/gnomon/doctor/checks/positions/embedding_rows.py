@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import known_pad_id
 
 _FAULTY = """
@@ -70,6 +70,8 @@ def embedding_rows(case: Case) -> Outcome:
             name = owners.get(id(each.table), each.module)
             tables[id(each.table)] = (name, each.table.detach(), padding)
     if not tables:
+        if case.reads_vectors:
+            raise NotApplicable("the model reads vectors: it has no table of tokens")
         raise Skip("the text's ids are not looked up in a table as they are given")
     total = 0
     for module, table, padding in tables.values():

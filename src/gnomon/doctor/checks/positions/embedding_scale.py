@@ -6,7 +6,7 @@ from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.embedded import Embedded, embedded, position_rows, stock_embedded
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed, warning
 
 _FAULTY = """
     import torch
@@ -53,19 +53,20 @@ def embedding_scale(case: Case) -> Outcome:
     tokens in the same places. It is compared with what the model's own class does, where that is a
     stock one; else the sizes of what is added decide.
     """
-    said, skipped = [], []
+    said: list[str] = []
+    skipped: list[Skip] = []
     for stream in case.small.streams:
         try:
             seen = embedded(case, stream)
             outcome = _against_stock(case, stream, seen) or _by_size(case, stream, seen)
         except Skip as reason:
-            skipped.append(str(reason))
+            skipped.append(reason)
             continue
         if outcome.verdict != "pass":
             return outcome
         said.append(outcome.evidence)
     if not said:
-        raise Skip(skipped[0])
+        raise foremost(skipped)
     return passed("; ".join(said))
 
 

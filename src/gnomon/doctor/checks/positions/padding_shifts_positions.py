@@ -4,7 +4,7 @@ from gnomon.doctor.call import Side, StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.embedded import embedded
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed
 
 _FAULTY = """
     import torch
@@ -51,17 +51,18 @@ def padding_shifts_positions(case: Case) -> Outcome:
     enters the first layer is compared at the real tokens. Rotary positions and relative biases see
     distances alone and are not moved.
     """
-    said, skipped = [], []
+    said: list[str] = []
+    skipped: list[Skip] = []
     for stream in case.small.streams:
         info = case.small.streams[stream]
         if not info.hides_padding:
-            skipped.append("nothing tells the model where padding is")
+            skipped.append(Skip("nothing tells the model where padding is"))
             continue
         for side in _sides(case, stream):
             try:
                 moved, size = _moved(case, stream, side)
             except Skip as reason:
-                skipped.append(str(reason))
+                skipped.append(reason)
                 continue
             evidence = (
                 f"5 positions of padding at the {side} of the {stream} move what enters the first "
@@ -71,7 +72,7 @@ def padding_shifts_positions(case: Case) -> Outcome:
                 return failure(evidence, where=embedded(case, stream).site.module, moved=moved)
             said.append(evidence)
     if not said:
-        raise Skip(skipped[0])
+        raise foremost(skipped)
     return passed("; ".join(said))
 
 

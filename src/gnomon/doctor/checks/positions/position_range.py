@@ -3,7 +3,7 @@
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.constant import one_document
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.lookups import lookups, lookups_of_batch
 
 _FAULTY = """
@@ -118,6 +118,8 @@ def _too_long(case: Case, error: Exception) -> Outcome:
 
 
 def _longest(case: Case) -> tuple[int, str]:
+    if case.reads_vectors:
+        raise NotApplicable("the model reads vectors: whoever makes them adds the positions")
     tokenizer = case.patient.tokenizer
     claims = [(case.patient.max_length, "as declared")]
     claims.append((getattr(tokenizer, "model_max_length", None), "the tokenizer's limit"))
@@ -127,8 +129,6 @@ def _longest(case: Case) -> tuple[int, str]:
     longest, said = max(found)
     if longest > _LONGEST:
         raise Skip(f"{longest} tokens ({said}) are too many to be tried")
-    if any(case.small.text(name).is_floating_point() for name in case.small.streams):
-        raise Skip("the model reads vectors: whoever makes them adds the positions")
     return longest, said
 
 

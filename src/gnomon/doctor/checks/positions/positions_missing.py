@@ -10,7 +10,7 @@ from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.constant import Constant, constant_run, constants, text_of_one_token
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed, warning
 from gnomon.doctor.stock import on_stock
 
 _FAULTY = """
@@ -56,22 +56,23 @@ def positions_missing(case: Case) -> Outcome:
     another, in what is attended to or in the scores. A causal decoder can learn the order from its
     mask alone, so there it is a warning.
     """
-    said, skipped = [], []
+    said: list[str] = []
+    skipped: list[Skip] = []
     for stream in case.small.streams:
         try:
             found = constants(constant_run(case, stream), stream)
         except Skip as reason:
-            skipped.append(str(reason))
+            skipped.append(reason)
             continue
         if not found:
-            skipped.append(f"no self-attention on the {stream} was seen")
+            skipped.append(Skip(f"no self-attention on the {stream} was seen"))
             continue
         outcome = _of_stack(case, stream, found)
         if outcome.verdict != "pass":
             return outcome
         said.append(outcome.evidence)
     if not said:
-        raise Skip(skipped[0])
+        raise foremost(skipped)
     return passed("; ".join(said))
 
 

@@ -15,7 +15,7 @@ from gnomon.doctor.embedded import (
     sinusoid_offset,
     stock_embedded,
 )
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, foremost, passed, warning
 from gnomon.doctor.inputs import known_pad_id
 from gnomon.doctor.stock import stock
 
@@ -77,18 +77,19 @@ def positions_shifted(case: Case) -> Outcome:
     position by their angle. It is compared with what the model's own class does, where that is a
     stock one, else with row 0 or the rows that the table reserves for padding.
     """
-    said, skipped = [], []
+    said: list[str] = []
+    skipped: list[Skip] = []
     for stream in case.small.streams:
         try:
             outcome = _of_text(case, stream)
         except Skip as reason:
-            skipped.append(str(reason))
+            skipped.append(reason)
             continue
         if outcome.verdict != "pass":
             return outcome
         said.append(outcome.evidence)
     if not said:
-        raise Skip(skipped[0])
+        raise foremost(skipped)
     return passed("; ".join(said))
 
 
@@ -123,7 +124,7 @@ def _of_text(case: Case, stream: StreamName) -> Outcome:
 
 def _start(module: nn.Module, seen: Embedded) -> Start:
     if not seen.has_positions():
-        raise Skip("no positions are added to the token vectors")
+        raise NotApplicable("no positions are added to the token vectors")
     rows = position_rows(module, seen)
     if rows is not None:
         return Start(rows.offset, rows.name, rows.table.size(0), rows.learned)

@@ -4,7 +4,7 @@ from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.constant import text_of_one_token
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed
 from gnomon.doctor.rotary import Rotary, pairing, rotary, turned
 from gnomon.doctor.stock import on_stock
 from gnomon.probe import AttentionCall
@@ -62,12 +62,13 @@ def rope_pairing(case: Case) -> Outcome:
     from that: both are sound. Where the model's class is a stock one, its layout is the right one
     for its weights.
     """
-    said, skipped = [], []
+    said: list[str] = []
+    skipped: list[Skip] = []
     for stream in case.small.streams:
         try:
             found = rotary(case, stream)
         except Skip as reason:
-            skipped.append(str(reason))
+            skipped.append(reason)
             continue
         if found.short > _MOST and found.short > 0.2 * float(found.shift.max()):
             return failure(
@@ -89,7 +90,7 @@ def rope_pairing(case: Case) -> Outcome:
             f"the scores' spread" + (f" ({layouts[0]} turn together)" if layouts else "")
         )
     if not said:
-        raise Skip(skipped[0])
+        raise foremost(skipped)
     return passed("; ".join(said))
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed
 from gnomon.doctor.rotary import rotary
 
 _FAULTY = """
@@ -58,12 +58,13 @@ def rope_precision(case: Case) -> Outcome:
     early ones. Frequencies in a buffer are compared with the exact ones besides.
     """
     rounded = _rounded(case)
-    said, skipped = [], []
+    said: list[str] = []
+    skipped: list[Skip] = []
     for stream in case.small.streams:
         try:
             found = rotary(case, stream)
         except Skip as reason:
-            skipped.append(str(reason))
+            skipped.append(reason)
             continue
         late = float(found.shift.max())
         early = float(found.shift[:12].max())
@@ -82,7 +83,7 @@ def rope_precision(case: Case) -> Outcome:
             f"distance moves by at most {late:.1e} of the scores' spread"
         )
     if not said:
-        raise Skip(skipped[0])
+        raise foremost(skipped)
     if rounded is not None:
         name, dtype, off = rounded
         return failure(

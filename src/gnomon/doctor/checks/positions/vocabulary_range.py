@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.inputs import config_of, known_pad_id
 from gnomon.doctor.lookups import lookups_of_batch
 
@@ -63,6 +63,8 @@ def vocabulary_range(case: Case) -> Outcome:
             rows=wrong.rows,
         )
     if not texts:
+        if case.reads_vectors:
+            raise NotApplicable("the model reads vectors: it has no table of tokens")
         raise Skip("no table is looked up by the text's ids as they are given")
     table = min(texts, key=lambda each: each.rows)
     pad_id = known_pad_id(case.patient)

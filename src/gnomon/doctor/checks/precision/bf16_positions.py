@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
+from gnomon.doctor.lookups import lookups
 from gnomon.doctor.run import run
 from gnomon.doctor.sinusoids import jitter, sinusoid_tables
 from gnomon.doctor.what_if import judged
@@ -100,16 +101,27 @@ def bf16_positions(case: Case) -> Outcome:
 
 
 def _long(case: Case) -> Call:
-    """The first row of `small`, repeated to 400 tokens or as many as the model was trained on.
+    """A text of 400 tokens, or of as many as the model was trained on or has positions for.
 
     Raises:
-        Skip: the model cannot read as much, or the input is no plain text of ids.
+        Skip: the input is no plain text of ids; `NotApplicable` where texts are too short to tell.
     """
+    if case.reads_vectors:
+        raise NotApplicable("the model reads vectors: whoever makes them adds the positions")
+    length = min(_LENGTH, case.patient.max_length or _LENGTH)
+    while length >= _SHORTEST:
+        call = _repeated(case, length)
+        tried = lookups(case, call)
+        if tried.wrong is None and tried.error is None:
+            return call
+        length //= 2
+    raise NotApplicable(f"it reads texts of fewer than {_SHORTEST} tokens: too short to tell")
+
+
+def _repeated(case: Case, length: int) -> Call:
+    """The first row of `small` over and over."""
     call, name = case.small, case.small.read
     text = call.text(name)
-    length = min(_LENGTH, case.patient.max_length or _LENGTH)
-    if length < _SHORTEST:
-        raise Skip(f"texts of at most {length} tokens: too short to tell")
     if text.dim() != 2 or len(call.streams) > 1:
         raise Skip("the input is not one text of ids that could be made longer")
     keep = call.keep(name)[0]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 
+from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
@@ -13,7 +14,7 @@ from gnomon.doctor.overflow import overflows
 from gnomon.doctor.run import run
 from gnomon.doctor.stock import LARGEST
 from gnomon.doctor.what_if import HIGHEST_FP16, judged, runs_in
-from gnomon.probe import AttentionCall
+from gnomon.probe import AttentionCall, Record
 
 _FAULTY = """
     import torch
@@ -66,7 +67,8 @@ def mask_constant(case: Case) -> Outcome:
     lowest: list[str] = []
     added: dict[str, tuple[float, ...]] = {}
     masked = 0
-    for call in case.record.attention:
+    padded, record = _seen(case)
+    for call in record.attention:
         constants = tuple(c for c in call.mask_constants if c == c)
         masked += call.keep is not None
         name = call.module or "(the root)"
@@ -80,7 +82,7 @@ def mask_constant(case: Case) -> Outcome:
     if not masked:
         raise Skip("no attention call hides a key")
     with overflows(case.module) as beyond:
-        case.run(case.small, record=True)  # watched: no fused fast path
+        case.run(padded, record=True)  # watched: no fused fast path
     if beyond:
         where = list(dict.fromkeys(beyond))
         return warning(
@@ -145,6 +147,14 @@ def _refused_in_fp16(case: Case) -> str | None:
         said = f"{type(error).__name__}: {error}"
         return said[:150] if "without overflow" in said else None
     return None
+
+
+def _seen(case: Case) -> tuple[Call, Record]:
+    """A call with padding to hide, where the model is told of it, and what the probe saw of it."""
+    try:
+        return case.padded, case.padded_seen.record
+    except Skip:
+        return case.small, case.record
 
 
 def _follows_dtype(constant: float) -> bool:

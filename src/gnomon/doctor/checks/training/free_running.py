@@ -4,7 +4,7 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.generation import first, real_ids
 from gnomon.doctor.monitors.free_running import CAUSE, HIGH, LOW, MEND, REFERENCE, TITLE, token_f1
 
@@ -55,6 +55,8 @@ def free_running(case: Case) -> Outcome:
     continued freely from its beginning, and both are held against the text itself.
     """
     case.must_not_look_ahead  # noqa: B018 - skips where nothing is continued
+    if case.reads_vectors:
+        raise NotApplicable("the model reads vectors: it writes no tokens")
     call = case.small
     ids, keep = call.text(call.read), call.keep(call.read)
     if case.patient.batch is None:
@@ -65,7 +67,9 @@ def free_running(case: Case) -> Outcome:
     counted = keep[:, 1:] & keep[:, :-1]
     accuracy = float((logits[:, :-1].argmax(-1) == ids[:, 1:])[counted].float().mean())
     if not accuracy >= HIGH:
-        raise Skip(f"only {accuracy:.0%} of the tokens are predicted with the right prefix")
+        raise NotApplicable(
+            f"only {accuracy:.0%} of the tokens are predicted with the right prefix"
+        )
     made = first(case)
     asked = [len(row) for row in real_ids(made.call)]
     num = made.tokens.size(1)

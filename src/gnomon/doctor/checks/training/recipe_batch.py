@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
-from gnomon.recipes import Recipe
+from gnomon.doctor.described import recipe_of
+from gnomon.doctor.finding import Outcome, passed, warning
 
 _FAULTY = """
     from gnomon.recipes import Recipe
@@ -33,9 +33,7 @@ def recipe_batch(case: Case) -> Outcome:
     """Where the longest pair alone exceeds the budget, steps over long pairs are made of one
     sentence: noisy gradients, and more memory than was reckoned with.
     """
-    recipe = case.patient.recipe
-    if not isinstance(recipe, Recipe):
-        raise Skip("there is no gnomon recipe")
+    recipe = recipe_of(case)
     budget, longest = recipe.training.tokens_per_batch, 2 * recipe.data.max_length
     step = budget * recipe.training.accumulate
     told = (

@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
-from gnomon.recipes import Recipe
+from gnomon.doctor.described import recipe_of
+from gnomon.doctor.finding import Outcome, passed, warning
 
 _FAULTY = """
     from gnomon.recipes import Recipe
@@ -35,9 +35,7 @@ def recipe_rhythm(case: Case) -> Outcome:
     """Without a validation on the way there is no best checkpoint and no early stop; without a
     checkpoint a crash costs the whole training.
     """
-    recipe = case.patient.recipe
-    if not isinstance(recipe, Recipe):
-        raise Skip("there is no gnomon recipe")
+    recipe = recipe_of(case)
     training, found = recipe.training, {}
     for key, what in (
         ("validate_every", "it is validated at its end alone"),

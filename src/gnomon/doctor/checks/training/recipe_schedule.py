@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.recipes import Recipe
+from gnomon.doctor.described import recipe_of
+from gnomon.doctor.finding import Outcome, failure, passed, warning
 
 _FAULTY = """
     from gnomon.recipes import Recipe
@@ -32,9 +32,7 @@ def recipe_schedule(case: Case) -> Outcome:
     """A warm-up as long as the training never reaches its learning rate: the loss falls slowly, and
     nothing says why.
     """
-    recipe = case.patient.recipe
-    if not isinstance(recipe, Recipe):
-        raise Skip("there is no gnomon recipe")
+    recipe = recipe_of(case)
     warmup, steps = recipe.schedule.warmup_steps, recipe.training.max_steps
     share = warmup / steps
     told = f"warm-up takes {warmup:,} of {steps:,} steps ({share:.0%})"

@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
-from gnomon.recipes import Recipe
+from gnomon.doctor.described import recipe_of
+from gnomon.doctor.finding import Outcome, passed, warning
 from gnomon.recipes.load import keys_without_effect
 
 _FAULTY = """
@@ -29,9 +29,7 @@ _MENDED = _FAULTY.replace('kind="noam"', 'kind="inverse_sqrt"')
 )
 def recipe_unused(case: Case) -> Outcome:
     """A key without effect means that something else is trained than its writer thinks."""
-    recipe = case.patient.recipe
-    if not isinstance(recipe, Recipe):
-        raise Skip("there is no gnomon recipe")
+    recipe = recipe_of(case)
     found = keys_without_effect(recipe)
     if found:
         return warning("; ".join(found), where=[text.split(" ")[0] for text in found])

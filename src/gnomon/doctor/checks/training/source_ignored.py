@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, failure, passed
+from gnomon.doctor.finding import NotApplicable, Outcome, failure, passed
 from gnomon.doctor.run import difference
 
 _FAULTY = """
@@ -54,7 +54,7 @@ def source_ignored(case: Case) -> Outcome:
     """
     call = case.small
     if "target" not in call.streams:
-        raise Skip("the model reads one text")
+        raise NotApplicable("the model reads one text")
     other = call.perturbed("source", call.keep("source").cpu())
     keep = call.keep("target")
     moved = difference(case.run(other).tokens, case.base.tokens, keep)
