@@ -19,7 +19,15 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
-from benchmarks.false_alarms.report import Visit, counts, finding_table, limits_line, summary_table
+from benchmarks.false_alarms.report import (
+    Visit,
+    counts,
+    finding_table,
+    limits_line,
+    model_table,
+    summary_table,
+    visits_of,
+)
 from benchmarks.false_alarms.zoo import MODES, Healthy, zoo
 from benchmarks.patients.examination import examine
 from benchmarks.patients.text import Text
@@ -74,8 +82,11 @@ def main() -> int:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--of", type=Path, help="only the tables of what an earlier run wrote")
     parser.add_argument("--list", action="store_true", help="names of the models, nothing else")
     arguments = parser.parse_args()
+    if arguments.of:
+        return _tell(visits_of(arguments.of))
     names = [n for n in _healthy() if any(fnmatch(n, p) for p in arguments.models)]
     if arguments.list:
         print("\n".join(names))
@@ -84,20 +95,27 @@ def main() -> int:
     visits: list[Visit] = []
     for done in _run(arguments, names):
         visits += done
+        if arguments.json:
+            content = {"visits": [v.as_json() for v in visits]}
+            arguments.json.write_text(json.dumps(content, indent=1), encoding="utf-8")
         found = counts(done)
         print(done[0].model, dict(found), file=sys.stderr, flush=True)
-    seconds = time.perf_counter() - start
+    code = _tell(visits)
+    print(f"{time.perf_counter() - start:.0f} s")
+    return code
+
+
+def _tell(visits: list[Visit]) -> int:
+    """All tables; 1 where an examination broke or a fail is not justified."""
     for each in visits:
         if each.examination.error:
             print(f"broke: {each.model} {each.state} ({each.mode}): {each.examination.error}")
     print(finding_table(visits, "fail", "warn"), end="\n\n")
     print(finding_table(visits, "skip"), end="\n\n")
+    print(model_table(visits), end="\n\n")
     print(summary_table(visits), end="\n\n")
     print(limits_line(visits))
-    print(f"{len(names)} models, {len(visits)} examinations, {seconds:.0f} s")
-    if arguments.json:
-        content = {"seconds": seconds, "visits": [v.as_json() for v in visits]}
-        arguments.json.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    print(f"{len({v.model for v in visits})} models, {len(visits)} examinations")
     found = counts(visits)
     return 1 if found["error"] or found["unjustified fail"] else 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections import Counter, defaultdict
@@ -47,6 +48,7 @@ def reason_for(visit: Visit, finding: Seen) -> str:
         "verdict": finding.verdict,
         "mode": visit.mode,
         "state": visit.state,
+        "says": finding.evidence,
     }
     for entry in _entries():
         if all(fnmatch(value, entry.get(key, "*")) for key, value in facts.items()):
@@ -92,6 +94,35 @@ def summary_table(visits: Sequence[Visit]) -> str:
             f" | {seconds[len(seconds) // 2]:.1f} | {seconds[-1]:.1f} |"
         )
     return "\n".join(lines)
+
+
+def model_table(visits: Sequence[Visit]) -> str:
+    """For each model and state: fails and warnings, skips and what does not apply, of all modes."""
+    states = tuple(dict.fromkeys(v.state for v in visits))
+    head = " | ".join(f"{state}: fails, warnings, skips, not applicable" for state in states)
+    lines = [f"| | {head} |", "|---|" + "---|" * len(states)]
+    for name in dict.fromkeys(v.model for v in visits):
+        cells = []
+        for state in states:
+            found = counts([v for v in visits if (v.model, v.state) == (name, state)])
+            total = sum(found[v] for v in VERDICTS)
+            skipped, foreign = found["skip"] / (total or 1), found["n/a"] / (total or 1)
+            told = f"{found['fail']}, {found['warn']}, {skipped:.0%}, {foreign:.0%}"
+            cells.append(told if total else "–")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def visits_of(path: Path) -> list[Visit]:
+    """What a run wrote."""
+    found = []
+    for each in json.loads(path.read_text(encoding="utf-8"))["visits"]:
+        kept = each.pop("examination")
+        findings = tuple(Seen(**{**f, "where": tuple(f["where"])}) for f in kept["findings"])
+        slowest = tuple((code, seconds) for code, seconds in kept["slowest"])
+        seen = Examination(findings, kept["error"], kept["seconds"], slowest)
+        found.append(Visit(**each, examination=seen))
+    return found
 
 
 def _without_numbers(sentence: str) -> str:

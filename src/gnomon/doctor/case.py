@@ -416,6 +416,24 @@ class Case:
         values = [*gains, *shifts]
         return all(bool((each == each.flatten()[0]).all()) for each in values)
 
+    def must_be_fresh(self) -> None:
+        """Raises:
+        Skip: nothing tells whether it is; `NotApplicable` where its weights were trained.
+        """
+        self._must_be(True, "the model is trained: its weights are what it learned")
+
+    def must_be_trained(self) -> None:
+        """Raises:
+        Skip: nothing tells whether it is; `NotApplicable` where its weights are as drawn.
+        """
+        self._must_be(False, "the model is fresh: nothing was learned yet")
+
+    def _must_be(self, fresh: bool, otherwise: str) -> None:
+        if self.is_fresh is None:
+            raise Skip("nothing tells whether the model is trained")
+        if self.is_fresh is not fresh:
+            raise NotApplicable(otherwise)
+
 
 def without(call: Call, key: str | int) -> Call:
     """The call without one input (a text's own: then the text is gone, too)."""

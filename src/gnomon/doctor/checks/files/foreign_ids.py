@@ -72,8 +72,7 @@ def foreign_ids(case: Case) -> Outcome:
     are averaged over the text: tokens that stand there again and again must not be among those it
     holds for unlikely.
     """
-    if case.is_fresh is not False:
-        raise Skip("the model is fresh: no token means anything yet")
+    case.must_be_trained()
     if case.patient.batch is None:
         raise Skip("no batch of its own text was handed over")
     objective = case.objective

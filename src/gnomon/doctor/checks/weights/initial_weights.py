@@ -52,8 +52,7 @@ def initial_weights(case: Case) -> Outcome:
     Where the class is known (gnomon, transformers), a second model is drawn from the configuration,
     and mean and spread of each kind of parameter are compared.
     """
-    if case.is_fresh is not True:
-        raise Skip("the model is trained, or nothing tells that it is fresh")
+    case.must_be_fresh()
     theirs = dict(stock(case).named_parameters())
     ours = {n: p.detach() for n, p in case.module.named_parameters() if n in theirs}
     odd: dict[str, str] = {}

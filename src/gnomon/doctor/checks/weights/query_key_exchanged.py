@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, passed, warning
 from gnomon.doctor.optimizing import listed
 from gnomon.probe import AttentionCall, Record
 
@@ -60,7 +60,7 @@ def query_key_exchanged(case: Case) -> Outcome:
     if not found:
         raise Skip("no projection with a bias was seen that gives queries and keys as they are")
     if not any(max(sizes) > _SOMETHING for sizes in found.values()):
-        raise Skip("the biases of queries and keys are zero")
+        raise NotApplicable("the biases of queries and keys are zero")
     wrong = [n for n, (queries, keys) in found.items() if keys > _TIMES * queries + _SOMETHING]
     numbers: dict[str, Any] = {"biases": {name: list(sizes) for name, sizes in found.items()}}
     if wrong and case.is_fresh is not True:

@@ -79,8 +79,7 @@ def rescaled_weights(case: Case) -> Outcome:
     knows this batch by heart. So a part must help more than the last norm's gain and shift do,
     which are such a factor.
     """
-    if case.is_fresh is not False:
-        raise Skip("the model is fresh: nothing was trained to fit")
+    case.must_be_trained()
     if case.patient.batch is None:
         raise Skip("no batch of its own text was handed over")
     call = case.brief

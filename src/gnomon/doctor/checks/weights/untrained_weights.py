@@ -64,8 +64,7 @@ def untrained_weights(case: Case) -> Outcome:
     beyond. Told where every layer's matrix of one kind is at chance and all others are beyond;
     where that is more than half of the model, only of those that their class draws otherwise.
     """
-    if case.is_fresh is not False:
-        raise Skip("the model is fresh: all of its weights are noise, as they should be")
+    case.must_be_trained()
     found = {n: w for n, w in matrices(case).items() if min(w.shape) >= _FEWEST}
     beyond = {name: _beyond_chance(weight) for name, weight in found.items()}
     beyond = {name: ratio for name, ratio in beyond.items() if math.isfinite(ratio)}
