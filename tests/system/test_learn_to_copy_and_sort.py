@@ -83,7 +83,10 @@ def test_learns(tmp_path: Path, transform: str) -> None:
     assert turned.splitlines() == together.splitlines()[::-1]
     assert [line["hypothesis"] for line in report["lines"]] == together.splitlines()
 
-    # Where a digit comes from is read off the attention: from that digit.
+    # Where a copied digit comes from is read off the attention. A model that sorts has to look at
+    # several places to know the next one, so nothing is asked of it.
+    if transform == "sort":
+        return
     characters = ("--source-units", "characters", "--target-units", "characters")
     aligned = gnomon("align", "runs/digits", "--data", "test.tsv", *characters, cwd=tmp_path)
     targets = [target for _, target in map(str.split, (tmp_path / "test.tsv").open())]
