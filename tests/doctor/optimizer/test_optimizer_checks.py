@@ -190,6 +190,24 @@ def test_one_frozen_layer_and_a_wholly_frozen_model_are_named() -> None:
     assert finding("parameter-frozen", module, **fields).verdict == "fail"
 
 
+def test_a_kind_that_is_frozen_in_every_layer_is_named_and_adapters_are_not() -> None:
+    def stack() -> nn.Module:
+        one = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        return nn.TransformerEncoder(one, 2, enable_nested_tensor=False)
+
+    module, batch = stack(), {"src": torch.randn(2, 6, 16)}
+    for part in module.layers:
+        part.self_attn.in_proj_weight.requires_grad_(False)
+    found = finding("parameter-frozen", module, batch=batch, loss=lambda m, b: m(**b).sum())
+    assert found.verdict == "warn" and len(found.where) == 2
+    assert all("in_proj_weight" in each for each in found.where)
+    adapted = stack()
+    for name, parameter in adapted.named_parameters():
+        parameter.requires_grad_("self_attn.out_proj" in name or "norm" in name)
+    found = finding("parameter-frozen", adapted, batch=batch, loss=lambda m, b: m(**b).sum())
+    assert found.verdict == "pass", found.evidence
+
+
 def test_parameters_out_of_the_optimizer_are_named_unless_unused() -> None:
     module, fields = parts()
     used = [p for n, p in module.named_parameters() if not n.startswith("unused")]

@@ -65,6 +65,14 @@ def test_a_trained_model_with_a_projection_of_zeros_is_told() -> None:
     assert verdict("empty-weights", model, batch=text()).verdict == "warn"
 
 
+def test_a_row_of_a_projection_to_few_classes_is_a_row() -> None:
+    model = nn.Sequential(encoder(), nn.Linear(32, 2))
+    assert verdict("empty-weights", model, batch=(text()["src"],)).verdict == "pass"
+    nn.init.zeros_(model[1].weight[0])
+    found = verdict("empty-weights", model, batch=(text()["src"],))
+    assert found.verdict == "warn" and found.where == ("1.weight",)
+
+
 @pytest.mark.parametrize("draw", ["normal", "uniform"])
 def test_noise_is_seen_whatever_it_is_drawn_from(draw: str) -> None:
     model = encoder()

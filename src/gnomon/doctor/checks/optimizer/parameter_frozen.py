@@ -56,7 +56,8 @@ def parameter_frozen(case: Case) -> Outcome:
 
     Such a one is told from one that is merely not used by moving it a little: the loss moves, too.
     A parameter that does not ask for a gradient is suspect where the same one of most other layers
-    does, unless the frozen layers are the lowest and the embeddings below them are frozen, too.
+    does, unless the frozen layers are the lowest and the embeddings below them are frozen, too; or
+    where most of its own layer does.
     """
     parameters = dict(case.module.named_parameters())
     if not any(p.requires_grad for p in parameters.values()):
@@ -91,12 +92,39 @@ def parameter_frozen(case: Case) -> Outcome:
             mend="requires_grad_(True) for them, or freeze the lowest layers as a whole.",
             count=len(odd),
         )
+    if part := _frozen_in_part(case, parameters):
+        return warning(
+            f"{len(part)} projections are frozen in layers whose others are trained: "
+            f"{listed(part)}",
+            where=part,
+            cause="requires_grad was switched off by name, for more than was meant.",
+            mend="requires_grad_(True) for them; if it is meant, say so in the recipe.",
+            count=len(part),
+        )
     trained = sum(p.requires_grad for p in parameters.values())
     return passed(
         f"{trained} of {len(parameters)} parameters ask for a gradient, and those that the loss "
         "depends on get one",
         trained=trained,
     )
+
+
+def _frozen_in_part(case: Case, parameters: dict[str, torch.nn.Parameter]) -> list[str]:
+    """Frozen matrices of layers of which at least half is trained: with adapters it is less."""
+    try:
+        blocks = case.block_names
+    except Skip:
+        return []
+    found: list[str] = []
+    for block in blocks:
+        inside = f"{block}." if block else ""
+        own = {n: p for n, p in parameters.items() if n.startswith(inside) and p.dim() == 2}
+        frozen = [name for name, parameter in own.items() if not parameter.requires_grad]
+        if frozen and 2 * sum(own[n].numel() for n in frozen) <= sum(
+            p.numel() for p in own.values()
+        ):
+            found += frozen
+    return found
 
 
 def _trains_embeddings(case: Case) -> bool:

@@ -20,7 +20,7 @@ _FAULTY = """
         return {"module": module, "batch": {"src": torch.randn(2, 6, 32)}}
 """
 _MENDED = _FAULTY.replace("weight[:16] = 0.0", "weight[:16] *= 0.9")
-_FEWEST = 8  # rows and columns of a matrix that is judged
+_FEWEST = 8  # numbers of a row or column that is judged
 
 
 @check(
@@ -45,7 +45,7 @@ def empty_weights(case: Case) -> Outcome:
     branches). It is told where the model is trained, or where the same projection of other layers
     holds something.
     """
-    found = {n: w for n, w in matrices(case).items() if min(w.shape) >= _FEWEST}
+    found = {n: w for n, w in matrices(case).items() if max(w.shape) >= _FEWEST}
     if not found:
         raise Skip("the model has no projection of 8 units or more")
     lost = {name: _lost(weight) for name, weight in found.items()}
@@ -81,6 +81,6 @@ def empty_weights(case: Case) -> Outcome:
 
 
 def _lost(weight: Tensor) -> float:
-    """The larger share of rows, or of columns, that are zero."""
+    """The larger share of rows, or of columns, that are zero; those of few numbers do not count."""
     zero = weight == 0
-    return max(float(zero.all(dim).float().mean()) for dim in (0, 1))
+    return max(float(zero.all(dim).float().mean()) for dim in (0, 1) if weight.size(dim) >= _FEWEST)
