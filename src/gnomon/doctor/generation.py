@@ -157,7 +157,8 @@ def apart_from_single(
 
 @remembered
 def pads_at_left(case: Case) -> bool:
-    """Whether the loop of its user hands the model prompts of several lengths padded at the left.
+    """Whether the loop of its user lets padding stand before tokens: prompts of several lengths are
+    padded at the left, or are padded at the right and continued behind the padding.
 
     False where no loop was handed over, or it cannot be tried.
     """
@@ -170,14 +171,16 @@ def pads_at_left(case: Case) -> bool:
         for each in (*args, *kwargs.values()):
             if isinstance(each, Tensor) and each.dim() == 2 and not each.is_floating_point():
                 padded = each.eq(pad_id)
-                found.append(bool((padded[:, 0] & ~padded[:, -1] & ~padded.all(1)).any()))
+                found.append(bool((padded[:, :-1] & ~padded[:, 1:]).any()))
                 return  # the text; what follows are masks and positions
 
     handle = case.module.register_forward_pre_hook(look, with_kwargs=True)
     try:
         call = prompts_of(case, num_new(case), "right")
+        if any(bool((text == pad_id).any()) for text in real_ids(call)):
+            return False  # it is a token of texts, too
         with torch.no_grad():
-            patient.generate(case.module.eval(), call.as_batch(patient.batch), 1)
+            patient.generate(case.module.eval(), call.as_batch(patient.batch), 2)
     except Exception:  # the loop is its user's, and other checks tell that it fails
         return False
     finally:

@@ -42,6 +42,17 @@ def split(added: Tensor) -> tuple[Tensor | None, Tensor | None]:
     return ~hidden, (bias if bool((bias != 0).any()) else None)
 
 
+def prefers(bias: Tensor, keep: Tensor) -> bool:
+    """Whether a bias `[B, H, T, S]` tells some of a query's keys from others.
+
+    What lowers all of them alike (their largest score, taken off before an exponential by hand) is
+    none: softmax does not see it.
+    """
+    lowest = bias.masked_fill(~keep, torch.inf).amin(-1)
+    highest = bias.masked_fill(~keep, -torch.inf).amax(-1)
+    return bool((highest > lowest).any())
+
+
 def constants(added: Tensor, keep: Tensor | None, most: int = 8) -> tuple[float, ...]:
     """Distinct values that hide keys, smallest first, at most `most` of them."""
     if keep is None:

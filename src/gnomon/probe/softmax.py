@@ -229,7 +229,8 @@ class SoftmaxEvidence:
         bias = None
         if trail is not None:
             bias = self._four(self._ordered(added.masked_fill(~keep, 0.0)))
-            bias = masks.squeeze_broadcast(bias) if bool((bias != 0).any()) else None
+            seen = self._four(self._ordered(keep))
+            bias = masks.squeeze_broadcast(bias) if masks.prefers(bias, seen) else None
         keep = self._four(self._ordered(keep))
         return (None if bool(keep.all()) else masks.squeeze_broadcast(keep)), bias, constants
 

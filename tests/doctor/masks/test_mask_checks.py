@@ -350,35 +350,41 @@ class FromIds(nn.Module):
         return logits
 
 
-def continues(module: nn.Module, batch: Any, num: int, *, left: bool = True) -> Tensor:
-    """Texts of several lengths in one batch padded at the left, or each alone."""
+def continues(module: nn.Module, batch: Any, num: int, *, how: str) -> Tensor:
+    """Texts of several lengths padded at the left, continued behind their padding, or alone."""
+    if how == "behind":
+        ids = batch["ids"]
+        for _ in range(num):
+            ids = torch.cat((ids, module(ids)[:, -1:].argmax(-1)), 1)
+        return ids[:, -num:]
     texts = [row[row != 0] for row in batch["ids"]]
     width = max(map(len, texts))
-    if left:
+    if how == "left":
         ids = torch.stack([nn.functional.pad(row, (width - len(row), 0)) for row in texts])
         for _ in range(num):
             ids = torch.cat((ids, module(ids)[:, -1:].argmax(-1)), 1)
         return ids[:, -num:]
-    return torch.cat([continues(module, {"ids": row[None]}, num) for row in texts])
+    return torch.cat([continues(module, {"ids": row[None]}, num, how="behind") for row in texts])
 
 
 @pytest.mark.parametrize(
-    ("hides", "counts", "left", "verdict"),
+    ("hides", "counts", "how", "verdict"),
     [
-        (True, False, True, "pass"),
-        (False, False, True, "fail"),
-        (True, True, True, "fail"),
-        (False, False, False, "skip"),  # no padding ever stands at the left
+        (True, False, "left", "pass"),
+        (False, False, "left", "fail"),
+        (True, True, "left", "fail"),
+        (True, True, "behind", "fail"),
+        (False, False, "alone", "skip"),  # no padding ever stands before a token
     ],
 )
 def test_padding_at_the_left_is_in_use_where_generation_puts_it(
-    hides: bool, counts: bool, left: bool, verdict: str
+    hides: bool, counts: bool, how: str, verdict: str
 ) -> None:
     ids = torch.randint(1, 40, (3, 14), generator=torch.Generator().manual_seed(1))
     ids[1, 9:], ids[2, 6:] = 0, 0
     finding = found(
         "left-padding", FromIds(hides=hides, counts=counts), batch={"ids": ids}, pad_id=0,
         causal=True, padding_side="right",
-        generate=lambda m, b, n: continues(m, b, n, left=left),
+        generate=lambda m, b, n: continues(m, b, n, how=how),
     )  # fmt: skip
     assert finding.verdict == verdict, finding.evidence

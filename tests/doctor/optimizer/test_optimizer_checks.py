@@ -264,3 +264,24 @@ def test_steps_at_the_peak_of_a_warm_up(rate: float, optimizer_class: Any, verdi
                     planned_steps=1000)  # fmt: skip
     assert found.verdict == verdict, found.evidence
     assert ("peak" in found.evidence) == (verdict == "warn")
+
+
+class Mixed(nn.Module):
+    """Half-precision weights that meet vectors in fp32: it runs under autocast alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+
+    def forward(self, src: Tensor) -> Tensor:
+        output: Tensor = self.layer(src)
+        return output
+
+
+@pytest.mark.parametrize(("dtype", "verdict"), [(torch.bfloat16, "fail"), (torch.float32, "pass")])
+def test_updates_of_a_model_that_needs_autocast(dtype: torch.dtype, verdict: str) -> None:
+    module = Mixed().to(dtype)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-5)
+    found = finding("bf16-update", module, optimizer=optimizer)
+    assert found.verdict == verdict, found.evidence

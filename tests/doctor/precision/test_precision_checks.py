@@ -28,7 +28,9 @@ class Attention(nn.Module):
         scores = q @ k.transpose(-2, -1) / 16**0.5
         later = torch.ones(x.size(1), x.size(1), dtype=torch.bool).triu(1)
         lowest = torch.finfo(scores.dtype).min
-        if self.mask == "fp32":  # whatever the scores' dtype
+        if self.mask == "weak":
+            scores = scores.masked_fill(later, -1e4)
+        elif self.mask == "fp32":  # whatever the scores' dtype
             scores = scores.masked_fill(later, torch.finfo(torch.float32).min)
         elif self.mask == "finfo":
             scores = scores.masked_fill(later, lowest)
@@ -65,6 +67,14 @@ def test_mask_constants(mask: str, verdict: str) -> None:
     assert found.verdict == verdict, found.evidence
     if mask == "twice":
         assert "logical and" in found.mend
+
+
+@pytest.mark.parametrize(("size", "near"), [(1.0, False), (300.0, True)])
+def test_scores_as_large_as_what_hides_keys(size: float, near: bool) -> None:
+    torch.manual_seed(0)
+    found = finding("mask-constant", Attention("weak", size=size), precision="fp32")
+    assert ("may stand above" in found.evidence) == near, found.evidence
+    assert found.verdict == ("warn" if near else "pass")
 
 
 @pytest.mark.parametrize("mask", ["literal", "fp32"])

@@ -1,6 +1,11 @@
 """bf16-update: an update is large enough to change the weights it is added to."""
 
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+
 import torch
+from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
@@ -52,14 +57,14 @@ def bf16_update(case: Case) -> Outcome:
         peak: float | None = case.learning_rates.peak
     except Skip:
         peak = None
-    gradients = case.gradients
+    gradients = _gradients(case)
     still: dict[str, float] = {}
     asked = stood = 0
     with rolled_back(case.module, optimizer, case.patient.schedule):
         before = {h.name: h.parameter.detach().clone() for h in coarse}
         for name, parameter in case.module.named_parameters():
             gradient = gradients.get(name)
-            parameter.grad = None if gradient is None else gradient.clone()
+            parameter.grad = None if gradient is None else gradient.to(parameter, copy=True)
         for group in optimizer.param_groups if peak is not None else ():
             group["lr"] = peak
         optimizer.step()
@@ -90,3 +95,14 @@ def bf16_update(case: Case) -> Outcome:
             stuck=len(stuck),
         )  # fmt: skip
     return passed(evidence, share=share)
+
+
+def _gradients(case: Case) -> Mapping[str, Tensor | None]:
+    """Of the model as it is, or of a copy in fp32: half-precision weights may need autocast."""
+    try:
+        return case.gradients
+    except Skip:
+        raise
+    except Exception:
+        wide = copy.deepcopy(case.module).float()
+        return Case(replace(case.patient, module=wide)).gradients

@@ -35,6 +35,7 @@ _FAULTY = """
         return {"module": Model(), "batch": {"x": torch.randn(2, 6, 32)}, "precision": "fp16"}
 """
 _MENDED = _FAULTY.replace("-1e9", "torch.finfo(scores.dtype).min")
+_NEAR = 0.25  # of the constant: a score of either sign, beside keys of the other
 _FINFO = tuple(float(torch.finfo(d).min) for d in (torch.float32, torch.float16, torch.bfloat16))
 
 
@@ -113,6 +114,9 @@ def mask_constant(case: Case) -> Outcome:
             where=list(literal),
             constants=sorted(set(literal.values())),
         )
+    weak = _reached(case)
+    if weak is not None:
+        return weak
     if lowest:
         refused = _refused_in_fp16(case)
         if refused is not None:
@@ -126,6 +130,26 @@ def mask_constant(case: Case) -> Outcome:
                 cause="The smallest number of another dtype stands where the scores' own should.",
             )
     return passed(f"the masks of {masked} attention calls follow the dtype", masked=masked)
+
+
+def _reached(case: Case) -> Outcome | None:
+    """Whether scores come so near to what hides keys that it may not hide them."""
+    for call in case.record.attention:
+        finite = [c for c in call.mask_constants if -float("inf") < c < 0]
+        if not finite or call.raw_scores is None or not call.scale or call.keep is None:
+            continue
+        scores = (call.raw_scores.float() * call.scale).abs()
+        reach = float(scores.masked_fill(~call.keep.expand(scores.shape), 0.0).max())
+        if reach > -max(finite) * _NEAR:
+            return warning(
+                f"scores reach ±{reach:.4g} in {call.module or 'the root'}, and what hides keys "
+                f"there is {max(finite):.4g}: a hidden key may stand above the others",
+                where=call.module,
+                cause="The constant was chosen for smaller scores than these are.",
+                reach=reach,
+                constant=max(finite),
+            )
+    return None
 
 
 def _refused_in_fp16(case: Case) -> str | None:
