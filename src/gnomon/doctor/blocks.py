@@ -92,6 +92,10 @@ def blocks(case: Case) -> list[Block]:
         with _watched(case.module, names, norms) as seen:
             try:
                 case.module(*case.small.args, **case.small.kwargs)
+                if not any(
+                    each.left.requires_grad for each in seen.values() if each.left is not None
+                ):
+                    raise Skip("no gradient goes through the blocks: they run without a graph")
                 return [_judged(name, seen[name]) for name in names if seen[name].complete]
             except RuntimeError as error:
                 raise Skip(f"gradients cannot be taken through the blocks: {error}") from None

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from gnomon.doctor.blocks import Block, block_names, blocks
 from gnomon.doctor.call import Call, Key
@@ -85,6 +86,8 @@ class Case:
         module = self.patient.module
         if module is None:
             raise Skip("there is no model")
+        if any(is_lazy(parameter) for parameter in module.parameters()):
+            raise Skip("some parameters get their shape at the first call: call it once before")
         if any(parameter.is_meta for parameter in module.parameters()):
             raise Skip("its parameters are on the meta device: they have no values")
         return _SelfAttention(module) if isinstance(module, nn.MultiheadAttention) else module
@@ -302,12 +305,12 @@ class Case:
         """
         patient = self.patient
         if patient.loss is not None:
-            return patient.loss(self.module, call.as_batch(patient.batch))
+            return _one_number(patient.loss(self.module, call.as_batch(patient.batch)))
         labelled = self.labelled(call)
         found = run(self.module, labelled).tensors.get("loss")
         if found is None:
             raise Skip("no loss function was handed over, and the model computes none")
-        return found
+        return _one_number(found)
 
     def labelled(self, call: Call) -> Call:
         """The call with labels, for a model that computes its loss itself.
@@ -359,7 +362,13 @@ class Case:
         """Each parameter's gradient of `any_loss` on `call`, in evaluation mode (no dropout)."""
         self.module.eval()
         with untouched(self.module), torch.enable_grad():
-            self.any_loss(self.call).backward()  # type: ignore[no-untyped-call]
+            loss = self.any_loss(self.call)
+            if not loss.requires_grad:
+                raise Skip(
+                    "no gradient comes out of the model: its forward runs under no_grad or "
+                    "inference_mode, or nothing in it asks for one"
+                )
+            loss.backward()  # type: ignore[no-untyped-call]
             return {
                 name: None if p.grad is None else p.grad.detach().clone()
                 for name, p in self.module.named_parameters()
@@ -433,6 +442,19 @@ class Case:
             raise Skip("nothing tells whether the model is trained")
         if self.is_fresh is not fresh:
             raise NotApplicable(otherwise)
+
+
+def _one_number(loss: Any) -> Tensor:
+    """The loss, if it is one.
+
+    Raises:
+        Skip: it is no tensor, or holds several numbers.
+    """
+    if not isinstance(loss, Tensor):
+        raise Skip(f"the loss is a {type(loss).__name__}, not a tensor: it has no gradient")
+    if loss.numel() != 1:
+        raise Skip(f"the loss has the shape {tuple(loss.shape)}: reduce it to one number")
+    return loss.reshape(())
 
 
 def without(call: Call, key: str | int) -> Call:

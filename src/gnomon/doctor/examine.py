@@ -9,9 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from gnomon.doctor.anatomy import anatomy
+from gnomon.doctor.as_found import as_found
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import COSTS, SYMPTOMS, Check, Cost, all_checks
 from gnomon.doctor.finding import Finding, NotApplicable, Outcome, Skip
@@ -24,6 +26,9 @@ from gnomon.errors import DoctorError, GnomonError
 
 # Forward passes on the small call that a check of this cost makes, as measured on average.
 _PASSES: Mapping[Cost, int] = {"static": 0, "probe": 4, "step": 12, "run": 100}
+
+# The model's code may raise anything, and `sys.exit` in it does not end the examination.
+_ANYTHING = (Exception, SystemExit)
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,12 @@ def examine(
     start = time.perf_counter()
     case = Case(patient)
     findings = []
-    with untouched(patient.module), warnings.catch_warnings():
+    with (
+        torch.inference_mode(False),  # gradients are looked at
+        untouched(patient.module),
+        as_found(patient.module),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # the model is called in ways that its user would not
         if announce is not None:
             announce(Plan(tuple(checks), _estimate(case, checks)))
@@ -182,7 +192,7 @@ def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
         outcome = Outcome("skip", str(reason))
     except GnomonError as error:  # what was handed over cannot be read
         outcome = Outcome("skip", " ".join(str(error).split()))
-    except Exception as error:  # the model's code may raise anything
+    except _ANYTHING as error:
         outcome = Outcome("skip", f"it could not be made: {type(error).__name__}: {error}"[:500])
     wrong = outcome.verdict in ("fail", "warn")
     return Finding(
@@ -212,7 +222,7 @@ def _estimate(case: Case, checks: Sequence[Check]) -> float:
         start = time.perf_counter()
         _ = case.base  # kept for the checks
         return passes * (time.perf_counter() - start)
-    except Exception:  # told by the checks themselves
+    except _ANYTHING:  # told by the checks themselves
         return 0.0
 
 
@@ -220,7 +230,7 @@ def _facts(case: Case) -> dict[str, Any]:
     try:
         intent = case.intent
         streams = case.small.streams
-    except Exception:  # nothing was inferred
+    except _ANYTHING:  # nothing was inferred
         return {}
     return {
         "kind": case.kind,

@@ -21,6 +21,15 @@ _SEGMENTS = re.compile(r"token_type|segment|document|(^|_)(doc|seq)(_|$)")
 
 def named(module: nn.Module, batch: Batch | Tensor) -> dict[Key, Any]:
     """The inputs by the parameter names of `forward`, or by place where it does not name them."""
+    values = _named(module, batch)
+    return {
+        # What was made in inference mode cannot be kept for a backward pass.
+        key: value.clone() if isinstance(value, Tensor) and value.is_inference() else value
+        for key, value in values.items()
+    }
+
+
+def _named(module: nn.Module, batch: Batch | Tensor) -> dict[Key, Any]:
     if isinstance(batch, Tensor):
         batch = (batch,)
     if isinstance(batch, Mapping):
@@ -74,8 +83,14 @@ def call_of(patient: Patient, values: Mapping[Key, Any]) -> Call:
     batch_first = is_batch_first(patient.module)
     texts = _texts({k: v for k, v in values.items() if k != patient.document_key}, batch_first)
     if not texts:
-        shapes = {key: tuple(v.shape) for key, v in values.items() if isinstance(v, Tensor)}
+        shapes = {
+            key: tuple(v.shape) if isinstance(v, Tensor) else f"a {type(v).__name__}, no tensor"
+            for key, v in values.items()
+        }
         raise Skip(f"no input looks like ids [B, T] or vectors [B, T, D]: {shapes}")
+    for text in texts.values():
+        if not values[text.key].numel():
+            raise Skip(f"the batch is empty: {text.key} is {tuple(values[text.key].shape)}")
     entries = list(texts.values())
     for key, value in values.items():
         if isinstance(value, Tensor) and key not in {entry.key for entry in entries}:

@@ -25,10 +25,10 @@ def loop(case: Case, num_beams: int = 1) -> Generate:
     patient, module = case.patient, case.module
     if num_beams > 1 and patient.beam_generate is not None:
         beam = patient.beam_generate
-        return lambda call, n: beam(module, call.as_batch(patient.batch), n, num_beams)
+        return lambda call, n: _ids(beam(module, call.as_batch(patient.batch), n, num_beams))
     if num_beams == 1 and patient.generate is not None:
         greedy = patient.generate
-        return lambda call, n: greedy(module, call.as_batch(patient.batch), n)
+        return lambda call, n: _ids(greedy(module, call.as_batch(patient.batch), n))
     if case.kind == "huggingface" and hasattr(module, "generate"):
         return lambda call, n: _huggingface(module, call, n, num_beams)
     if case.kind == "gnomon" and hasattr(module, "new_cache"):
@@ -37,6 +37,22 @@ def loop(case: Case, num_beams: int = 1) -> Generate:
         return lambda call, n: _gnomon_greedy(module, call, n)
     name = "beam_generate" if num_beams > 1 else "generate"
     raise Skip(f"how it generates is not known: hand over {name}=")
+
+
+def _ids(returned: Any) -> Tensor:
+    """What the user's function returned.
+
+    Raises:
+        Skip: it is no `[B, n]` of ids.
+    """
+    if not isinstance(returned, Tensor) or returned.dim() != 2 or returned.is_floating_point():
+        what = (
+            f"a {returned.dtype} tensor of {tuple(returned.shape)}"
+            if isinstance(returned, Tensor)
+            else f"a {type(returned).__name__}"
+        )
+        raise Skip(f"generating gives {what}, not ids [B, n]")
+    return returned
 
 
 def _huggingface(module: Any, call: Call, num_tokens: int, num_beams: int) -> Tensor:

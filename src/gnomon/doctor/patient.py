@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gnomon.doctor.finding import Outcome
+from gnomon.errors import DoctorError, excerpt
 
 Family = Literal["encoder", "decoder", "encoder_decoder"]
 Precision = Literal["fp32", "fp16", "bf16"]
@@ -83,3 +85,66 @@ class Patient:
     corpus: Mapping[str, Path] | None = None
     replay: Callable[[], Outcome] | None = None
     trusted: bool = False
+
+    def __post_init__(self) -> None:
+        """What is not of its kind is told here, and not by every check that would use it.
+
+        Raises:
+            DoctorError: a field holds something else than is written above.
+        """
+        for name, (holds, what) in _KINDS.items():
+            value = getattr(self, name)
+            if value is not None and not holds(value):
+                kind = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+                raise DoctorError(
+                    f"{name} is {what}", seen=excerpt(kind, 200), mend=f"hand over {what}"
+                )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def _is_optimizer(value: Any) -> bool:
+    return not isinstance(value, type) and hasattr(value, "param_groups")
+
+
+def _is_schedule(value: Any) -> bool:
+    return not isinstance(value, type) and (callable(value) or hasattr(value, "step"))
+
+
+def _is_pad_id(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _one_of(*words: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: value in words, f"one of {', '.join(words)}"
+
+
+_FUNCTION = callable, "a function"
+_COUNT = _is_count, "a whole number of 1 or more"
+_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "module": (lambda value: isinstance(value, nn.Module), "a torch.nn.Module"),
+    "loss": _FUNCTION,
+    "optimizer": (_is_optimizer, "a torch optimizer over the module's parameters"),
+    "schedule": (_is_schedule, "a torch scheduler or a function from the step to the rate"),
+    "step": _FUNCTION,
+    "clip_norm": (lambda value: isinstance(value, Real), "a number"),
+    "planned_steps": _COUNT,
+    "precision": _one_of("fp32", "fp16", "bf16"),
+    "generate": _FUNCTION,
+    "beam_generate": _FUNCTION,
+    "reload": _FUNCTION,
+    "texts": (
+        lambda value: isinstance(value, Sequence) and not isinstance(value, str),
+        "a list of lines",
+    ),
+    "family": _one_of("encoder", "decoder", "encoder_decoder"),
+    "causal": (lambda value: isinstance(value, bool), "True or False"),
+    "pad_id": (_is_pad_id, "a whole number"),
+    "padding_side": _one_of("left", "right"),
+    "max_length": _COUNT,
+    "folder": (lambda value: isinstance(value, Path), "a pathlib.Path"),
+    "corpus": (lambda value: isinstance(value, Mapping), "a mapping from names to paths"),
+    "replay": _FUNCTION,
+}

@@ -24,7 +24,7 @@ def draw_from(case: Case) -> dict[str, Any]:
     for name, draw in (("heads", _heads), ("gradients", _gradients), ("scores", _scores)):
         try:
             values = draw(case)
-        except Exception:  # a picture is no finding: what is wrong, the checks say
+        except (Exception, SystemExit):  # a picture is no finding: what is wrong, the checks say
             continue
         if values:
             found[name] = values

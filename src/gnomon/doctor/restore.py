@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from gnomon.doctor.as_found import Weights, has_values
 from gnomon.doctor.schedules import kept_groups, put_back_groups
+from gnomon.doctor.settings import settings_kept
 
 _SEED = 20_170_612  # the examination is the same each time
 
@@ -28,17 +31,8 @@ def untouched(module: nn.Module | None, *, weights: bool = False) -> Iterator[No
     """
     python, numpy = random.getstate(), np.random.get_state()
     cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
-    grad_enabled = torch.is_grad_enabled()
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    backends: Any = torch.backends.cuda
-    kernels = (
-        backends.flash_sdp_enabled(),
-        backends.mem_efficient_sdp_enabled(),
-        backends.math_sdp_enabled(),
-    )
     kept = _Kept(module, weights) if module is not None else None
-    with torch.random.fork_rng(devices=cuda):
+    with settings_kept(), torch.random.fork_rng(devices=cuda):
         random.seed(_SEED)
         np.random.seed(_SEED % 2**32)
         torch.manual_seed(_SEED)
@@ -47,13 +41,6 @@ def untouched(module: nn.Module | None, *, weights: bool = False) -> Iterator[No
         finally:
             if kept is not None:
                 kept.put_back()
-            torch.set_grad_enabled(grad_enabled)
-            torch.backends.mha.set_fastpath_enabled(fast_path)
-            if torch.are_deterministic_algorithms_enabled() != deterministic:
-                torch.use_deterministic_algorithms(deterministic)  # imports the compiler
-            backends.enable_flash_sdp(kernels[0])
-            backends.enable_mem_efficient_sdp(kernels[1])
-            backends.enable_math_sdp(kernels[2])
             random.setstate(python)
             np.random.set_state(numpy)
 
@@ -66,26 +53,27 @@ class _Kept:
             (each, name): (buffer, buffer.detach().clone())
             for each in module.modules()
             for name, buffer in each._buffers.items()
-            if buffer is not None and not buffer.is_meta
+            if buffer is not None and has_values(buffer)
         }
-        self.gradients = {p: p.grad for p in module.parameters()}
-        self.flags = {p: p.requires_grad for p in module.parameters()}
-        self.weights = {p: p.detach().clone() for p in module.parameters()} if weights else {}
-        for parameter in module.parameters():
+        self.gradients = {p: p.grad for p in module.parameters() if not is_lazy(p)}
+        self.flags = {p: p.requires_grad for p in self.gradients}
+        self.weights = Weights(module) if weights else None
+        for parameter in self.gradients:
             parameter.grad = None
 
     def put_back(self) -> None:
         for each, mode in self.modes.items():
             each.training = mode
-        with torch.no_grad():
-            for (owner, name), (buffer, value) in self.buffers.items():
-                owner._buffers[name] = buffer
+        for (owner, name), (buffer, value) in self.buffers.items():
+            owner._buffers[name] = buffer
+            with torch.inference_mode(buffer.is_inference()), torch.no_grad():
                 if not torch.equal(buffer, value):
                     buffer.copy_(value)
-            for parameter, value in self.weights.items():
-                parameter.copy_(value)
+        if self.weights is not None:
+            self.weights.put_back()
         for parameter, flag in self.flags.items():
-            parameter.requires_grad_(flag)
+            if parameter.requires_grad != flag:
+                parameter.requires_grad_(flag)
             parameter.grad = self.gradients[parameter]
 
 
@@ -103,11 +91,35 @@ def rolled_back(module: nn.Module, optimizer: Optimizer | None, schedule: Any) -
             if steps is not None:
                 schedule.load_state_dict(steps)
             if optimizer is not None:
-                optimizer.state.clear()
-                optimizer.state.update(states)
+                _put_back_states(optimizer, states)
                 put_back_groups(optimizer, groups)
 
 
 def _states(optimizer: Optimizer) -> dict[Any, Any]:
-    """A copy of each parameter's state; the parameters themselves stay the keys."""
-    return {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
+    """Each parameter's state beside a copy of it; the parameters themselves stay the keys."""
+    return {
+        parameter: (state, copy.deepcopy(state)) for parameter, state in optimizer.state.items()
+    }
+
+
+def _put_back_states(optimizer: Optimizer, kept: dict[Any, Any]) -> None:
+    """The same tensors with their old values: others may point at them."""
+    optimizer.state.clear()
+    for parameter, (state, before) in kept.items():
+        optimizer.state[parameter] = state
+        if not isinstance(state, dict):
+            optimizer.state[parameter] = before
+            continue
+        for name in set(state) - set(before):
+            del state[name]
+        for name, value in before.items():
+            now = state.get(name)
+            if (
+                isinstance(now, Tensor)
+                and isinstance(value, Tensor)
+                and (now.shape, now.dtype) == (value.shape, value.dtype)
+            ):
+                with torch.no_grad():
+                    now.copy_(value)
+            else:
+                state[name] = value

@@ -57,9 +57,9 @@ class Run:
         if found is not None:
             return found
         for name in (*_PREFERRED, *self.tensors):
-            if name in self.tensors:
+            if name in self.tensors and self.tensors[name].dim():
                 return self.tensors[name]
-        raise Skip("the module returns no float tensor")
+        raise Skip("the module returns no float tensor that has rows")
 
     def _along_text(self) -> Tensor | None:
         rows, length = self.call.num_rows(), self.call.length(self.call.read)
@@ -105,7 +105,9 @@ def tensors(output: Any) -> dict[str, Tensor]:
     return dict(_tensors(output))
 
 
-def _tensors(output: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+def _tensors(
+    output: Any, path: str = "", inside: tuple[int, ...] = ()
+) -> Iterator[tuple[str, Tensor]]:
     if isinstance(output, Tensor):
         if output.is_floating_point():
             yield path or "output", output.to_dense() if output.is_sparse else output
@@ -120,8 +122,11 @@ def _tensors(output: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
         items = ((name, getattr(output, name)) for name in output.__dataclass_fields__)
     else:
         return
+    if id(output) in inside:  # it holds itself
+        return
     for name, value in items:
-        yield from _tensors(value, f"{path}.{name}" if path else str(name))
+        below = f"{path}.{name}" if path else str(name)
+        yield from _tensors(value, below, (*inside, id(output)))
 
 
 def difference(a: Tensor, b: Tensor, where: Tensor | None = None) -> float:

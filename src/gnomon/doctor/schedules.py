@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,9 +59,21 @@ def learning_rates(patient: Patient) -> Rates:
     Raises:
         Skip: there is no schedule, or it depends on what happens in training.
     """
-    schedule = patient.schedule
-    if schedule is None:
+    if patient.schedule is None:
         raise Skip("no schedule was handed over")
+    try:
+        found = _all_rates(patient, patient.schedule)
+    except Skip:
+        raise
+    except Exception as error:  # the user's function may raise anything
+        raise Skip(f"the schedule raises {type(error).__name__}: {error}"[:300]) from None
+    for step, rate in zip(found.steps, found.rates, strict=True):
+        if not math.isfinite(rate):
+            raise Skip(f"the schedule gives a learning rate of {rate} at step {step}")
+    return found
+
+
+def _all_rates(patient: Patient, schedule: Any) -> Rates:
     planned = patient.planned_steps or _WITHOUT_A_PLAN
     steps = _looked_at(planned)
     if is_function(schedule):

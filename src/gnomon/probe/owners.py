@@ -158,14 +158,11 @@ def _mask_dtype(module: nn.Module, args: Any, kwargs: Any) -> torch.dtype | None
     return None
 
 
-def floats(value: Any) -> Iterator[Tensor]:
+def floats(value: Any, inside: tuple[int, ...] = ()) -> Iterator[Tensor]:
     """Floating-point tensors within lists, tuples, dicts and dataclass-like outputs."""
     if isinstance(value, Tensor):
         if value.is_floating_point() and value.layout == torch.strided:
             yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from floats(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from floats(item)
+    elif isinstance(value, (dict, list, tuple)) and id(value) not in inside:  # may hold itself
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from floats(item, (*inside, id(value)))

@@ -41,7 +41,7 @@ def open_code(file: Path, function: str) -> Target:
         patient = _patient(build(), f"{file}:{function}")
     except DoctorError:
         raise
-    except Exception as error:  # whatever the user's code may raise
+    except (Exception, SystemExit) as error:  # whatever the user's code may raise
         raise _failed(f"{file}:{function}", error, file) from error
     kind = type(patient.module).__name__ if patient.module is not None else "no model"
     return Target(
@@ -61,12 +61,12 @@ def _imported(file: Path) -> ModuleType:
     sys.path.insert(0, folder)  # as `python file.py` does; what it imports later is found, too
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's code may raise
+    except (Exception, SystemExit) as error:  # whatever the user's code may raise
         raise _failed(str(file), error, file) from error
     return module
 
 
-def _failed(what: str, error: Exception, file: Path) -> DoctorError:
+def _failed(what: str, error: BaseException, file: Path) -> DoctorError:
     own = [
         f"line {frame.lineno}, in {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)

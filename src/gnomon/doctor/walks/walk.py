@@ -149,7 +149,7 @@ def _ask(
             seen = station.measure(case)
         except Skip as reason:
             seen = Measured("unknown", str(reason))
-        except Exception as error:  # the model's code may raise anything
+        except (Exception, SystemExit) as error:  # the model's code may raise anything
             seen = Measured("unknown", f"not measured: {type(error).__name__}: {error}"[:300])
         decision = _decision(station, seen.answer)
         step = Step(station.question, seen.answer, excerpt(seen.evidence), decision)

@@ -60,6 +60,8 @@ def parameter_frozen(case: Case) -> Outcome:
     where most of its own layer does.
     """
     parameters = dict(case.module.named_parameters())
+    if not parameters:
+        raise Skip("the model has no parameters")
     if not any(p.requires_grad for p in parameters.values()):
         return failure(
             "no parameter asks for a gradient: nothing would be trained",

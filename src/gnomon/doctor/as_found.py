@@ -1,0 +1,115 @@
+"""Keeps weights and attributes of a module that its own forward may change, and puts them back."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+_CONTAINERS = (dict, list, set)
+
+
+@contextmanager
+def as_found(module: nn.Module | None) -> Iterator[None]:
+    """Leave weights and attributes of all submodules as they were found.
+
+    A forward pass alone may change them: `max_norm` scales rows of a table, a projection may be
+    normalised through `.data`, a cache may be kept between calls. It costs a copy of the weights.
+    """
+    if module is None:
+        yield
+        return
+    attributes = {} if isinstance(module, torch.jit.ScriptModule) else _attributes(module)
+    weights = Weights(module)
+    try:
+        yield
+    finally:
+        for owner, kept in attributes.items():
+            for name in set(vars(owner)) - set(kept) - {"training"}:
+                del vars(owner)[name]
+            for name, (value, content) in kept.items():
+                _put_back(owner, name, value, content)
+        weights.put_back()
+
+
+class Weights:
+    """A copy of a module's parameters."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.kept = [
+            (parameter, parameter.data, _aside(parameter))
+            for parameter in module.parameters()
+            if has_values(parameter)
+        ]
+
+    def put_back(self) -> None:
+        """Every parameter has its old values, in the memory where they were."""
+        for parameter, data, value in self.kept:
+            if parameter.data_ptr() != data.data_ptr() or parameter.shape != data.shape:
+                parameter.data = data
+            with torch.inference_mode(parameter.is_inference()), torch.no_grad():
+                if not torch.equal(parameter.detach().to(value.device), value):
+                    parameter.copy_(value)
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether there is anything to keep: not on the meta device, nor before its first call."""
+    return not (is_lazy(tensor) or tensor.is_meta)
+
+
+def _aside(parameter: Tensor) -> Tensor:
+    """A copy, on the host where the device has not much room left."""
+    size = parameter.numel() * parameter.element_size()
+    if parameter.is_cuda and torch.cuda.mem_get_info(parameter.device)[0] < 4 * size + 2**30:
+        return parameter.detach().to("cpu", copy=True)
+    return parameter.detach().clone()
+
+
+def _attributes(module: nn.Module) -> dict[nn.Module, dict[str, tuple[Any, Any]]]:
+    """Every attribute of every submodule, and what it holds."""
+    return {
+        owner: {
+            name: (value, _content(value))
+            for name, value in vars(owner).items()
+            if name != "training"
+        }
+        for owner in module.modules()
+    }
+
+
+def _content(value: Any) -> Any:
+    if isinstance(value, _CONTAINERS):
+        return copy.copy(value)
+    if isinstance(value, Tensor) and has_values(value):
+        return value.detach().clone()
+    return None
+
+
+def _put_back(owner: nn.Module, name: str, value: Any, content: Any) -> None:
+    vars(owner)[name] = value  # not by setattr, which registers parameters and modules
+    if isinstance(value, dict) and not _is_same(list(value.items()), list(content.items())):
+        value.clear()
+        value.update(content)
+    elif isinstance(value, list) and not _is_same(value, content):
+        value[:] = content
+    elif isinstance(value, set) and value != content:
+        value.clear()
+        value |= content
+    elif isinstance(content, Tensor) and not torch.equal(value.detach(), content):
+        with torch.no_grad():
+            value.data.copy_(content)
+
+
+def _is_same(now: list[Any], before: list[Any]) -> bool:
+    """By identity: what is in there may compare to anything."""
+    if len(now) != len(before):
+        return False
+    return all(
+        _is_same(list(one), list(other)) if isinstance(one, tuple) else one is other
+        for one, other in zip(now, before, strict=True)
+    )
