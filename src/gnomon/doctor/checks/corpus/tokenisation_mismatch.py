@@ -120,7 +120,7 @@ def _of_batch(case: Case) -> Outcome:
     rows = _rows(case)
     special = set(special_ids(patient)) | _marks(rows)
     mask = getattr(tokenizer, "mask_token_id", None)
-    if mask is not None and any(mask in row for row in rows) or _is_masked(case):
+    if (mask is not None and any(mask in row for row in rows)) or _is_masked(case):
         raise Skip("tokens of the batch are masked, so its text cannot be read back")
     longest = max(map(len, rows))
     if all(len(row) == longest for row in rows) and len(rows) > 1:
@@ -134,7 +134,7 @@ def _of_batch(case: Case) -> Outcome:
         kind = _differs(row, again, special, tokenizer.decode(again) == tokenizer.decode(row))
         if kind == "ends" and len(row) == longest:
             continue  # it may have been cut off there
-        if kind == "ends" and not (ends and special.intersection(again)):
+        if kind == "ends" and not (ends and special.intersection(again) - set(row)):
             continue  # whoever made the batch adds the marks, not the tokenizer
         if kind:
             counts[kind] += 1
