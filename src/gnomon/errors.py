@@ -67,3 +67,9 @@ def excerpt(text: str, length: int | None = None) -> str:
     if length is not None and len(text) > length:
         text = text[: length - 1] + "…"
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def in_one_line(error: BaseException, length: int = 300) -> str:
+    """Kind and message of what foreign code raised, as it may stand in a message of ours."""
+    said = " ".join(str(error).split())
+    return excerpt(f"{type(error).__name__}: {said}" if said else type(error).__name__, length)

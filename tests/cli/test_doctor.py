@@ -32,6 +32,20 @@ def sound():
 
 def leaky():
     return {"module": Model(False), "batch": {"ids": torch.randint(1, 50, (2, 8))}}
+
+def printing():
+    class Printing(Model):
+        def forward(self, ids):
+            print("seen", ids.shape)
+            return super().forward(ids)
+    print("building")
+    return {**sound(), "module": Printing(True)}
+
+def leaving():
+    raise SystemExit(0)
+
+def painting():
+    raise ValueError("red: \\x1b[31m and\\n lines")
 """
 
 
@@ -92,6 +106,10 @@ def test_json_and_sarif_hold_the_finding(file: Path) -> None:
         ("{file}:leaky", "--symptom", "headache"),
         ("{file}:leaky", "--json", "--sarif"),
         ("{file}:nothing",),
+        ("{file}:leaving",),
+        ("{file}:sound", "--html", "{file}/page.html"),
+        ("{file}:sound", "--src", "{file}.no-such-file"),
+        ("{file}:sound", "--device", "tpu"),
         ("{file}",),
         ("--explain", "no-such-check"),
         ("--src", "{file}"),
@@ -103,6 +121,20 @@ def test_mistakes_end_with_2_and_a_mend(file: Path, arguments: tuple[str, ...]) 
     assert done.returncode == 2
     assert b"error:" in done.stderr and b"Traceback" not in done.stderr
     assert not done.stdout
+
+
+def test_what_the_code_prints_is_no_part_of_the_report(file: Path) -> None:
+    done = gnomon("doctor", f"{file}:printing", "--only", "noise-in-eval", "--json")
+    assert json.loads(done.stdout)["findings"][0]["code"] == "noise-in-eval"
+    assert "building" in done.stderr
+    assert "seen torch.Size" in done.stderr
+
+
+def test_what_the_code_raises_does_not_steer_the_terminal(file: Path) -> None:
+    done = run_command("doctor", f"{file}:painting")
+    assert done.returncode == 2
+    assert b"and lines" in done.stderr
+    assert b"\x1b[31m" not in done.stderr
 
 
 def test_the_checks_are_listed_and_explained() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -100,26 +102,29 @@ def doctor(
     from gnomon.doctor.targets import Options
 
     declared = {"causal": causal, "pad_id": pad_id, "precision": precision}
-    report = api.examine_target(
-        target,
-        Options(
-            source=src,
-            target=tgt,
-            data=data,
-            checkpoint=checkpoint,
-            device=device,
-            trust=trust,
-            declared={name: value for name, value in declared.items() if value is not None},
-        ),
-        symptom=symptom,
-        only=only or (),
-        skip=skip or (),
-        cost=cost,
-        pictures=html is not None,
-        opened=_say_what,
-        announce=lambda plan: say(plan_sentence(plan)),
-        progress=_Progress(),
-    )
+    if html is not None:
+        html = _writable(html.absolute())  # told now: an examination may take minutes
+    with redirect_stdout(sys.stderr):  # what the examined code prints is no part of the report
+        report = api.examine_target(
+            target,
+            Options(
+                source=src,
+                target=tgt,
+                data=data,
+                checkpoint=checkpoint,
+                device=device,
+                trust=trust,
+                declared={name: value for name, value in declared.items() if value is not None},
+            ),
+            symptom=symptom,
+            only=only or (),
+            skip=skip or (),
+            cost=cost,
+            pictures=html is not None,
+            opened=_say_what,
+            announce=lambda plan: say(plan_sentence(plan)),
+            progress=_Progress(),
+        )
     if html is not None:
         from gnomon.files import write_atomically
 
@@ -133,6 +138,25 @@ def doctor(
         _draw(report, verbose or symptom is not None)
     if report.failed:
         raise typer.Exit(1)
+
+
+def _writable(page: Path) -> Path:
+    """The path, if a file can be written there.
+
+    Raises:
+        DoctorError: it is a folder, or lies in none that can be written.
+    """
+    from gnomon.errors import DoctorError
+
+    folder = next(each for each in page.parents if each.exists())
+    if page.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        what = "is a folder" if page.is_dir() else f"{folder} cannot be written to"
+        raise DoctorError(
+            "--html names a file that can be written",
+            seen=f"{page}: {what}",
+            mend="name a file in a folder of yours",
+        )
+    return page
 
 
 def _say_what(target: Target) -> None:

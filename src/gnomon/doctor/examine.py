@@ -22,7 +22,7 @@ from gnomon.doctor.pictures import draw_from
 from gnomon.doctor.report import Report
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.walks import codes_of, walk
-from gnomon.errors import DoctorError, GnomonError
+from gnomon.errors import DoctorError, GnomonError, in_one_line
 
 # Forward passes on the small call that a check of this cost makes, as measured on average.
 _PASSES: Mapping[Cost, int] = {"static": 0, "probe": 4, "step": 12, "run": 100}
@@ -193,7 +193,7 @@ def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
     except GnomonError as error:  # what was handed over cannot be read
         outcome = Outcome("skip", " ".join(str(error).split()))
     except _ANYTHING as error:
-        outcome = Outcome("skip", f"it could not be made: {type(error).__name__}: {error}"[:500])
+        outcome = Outcome("skip", f"it could not be made: {in_one_line(error, 480)}")
     wrong = outcome.verdict in ("fail", "warn")
     return Finding(
         code=check.code,

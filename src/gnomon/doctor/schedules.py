@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from gnomon.doctor.finding import Skip
 from gnomon.doctor.patient import Patient
+from gnomon.errors import in_one_line
 
 _WITHOUT_A_PLAN = 10_000  # steps that are looked at where nobody says how long training is
 _MOST = 20_000  # steps that a schedule is walked
@@ -66,7 +67,7 @@ def learning_rates(patient: Patient) -> Rates:
     except Skip:
         raise
     except Exception as error:  # the user's function may raise anything
-        raise Skip(f"the schedule raises {type(error).__name__}: {error}"[:300]) from None
+        raise Skip(f"the schedule raises {in_one_line(error)}") from None
     for step, rate in zip(found.steps, found.rates, strict=True):
         if not math.isfinite(rate):
             raise Skip(f"the schedule gives a learning rate of {rate} at step {step}")

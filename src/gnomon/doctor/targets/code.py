@@ -14,7 +14,7 @@ from torch import nn
 
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.targets.target import Target
-from gnomon.errors import DoctorError
+from gnomon.errors import DoctorError, in_one_line
 
 _RETURNS = (
     "return the model, (model, batch), a dictionary with fields of gnomon.Patient, or a Patient"
@@ -75,7 +75,7 @@ def _failed(what: str, error: BaseException, file: Path) -> DoctorError:
     place = f" ({own[-1]})" if own else ""
     return DoctorError(
         "the code that builds the model must run",
-        seen=f"{what}{place}: {type(error).__name__}: {error}",
+        seen=f"{what}{place}: {in_one_line(error)}",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.targets.target import Options, Target
-from gnomon.errors import DoctorError
+from gnomon.errors import DoctorError, in_one_line
 from gnomon.training import choose_device
 
 _TOKENIZER_FILES = (
@@ -109,7 +109,7 @@ def _loaded(transformers: Any, folder: Path, config: Mapping[str, Any], trusted:
     except Exception as error:  # transformers raises whatever it meets
         raise DoctorError(
             "the model must load from its folder",
-            seen=f"{folder}: {type(error).__name__}: {error}",
+            seen=f"{folder}: {in_one_line(error)}",
             mend="check that config.json and the weights are of one model; its kind may need "
             "another version of transformers",
         ) from error
@@ -136,5 +136,5 @@ def _tokenizer(transformers: Any, folder: Path, trusted: bool, notes: list[str])
             folder, local_files_only=True, trust_remote_code=trusted
         )
     except Exception as error:  # transformers raises whatever it meets
-        notes.append(f"its tokenizer cannot be loaded ({type(error).__name__}: {error})"[:300])
+        notes.append(f"its tokenizer cannot be loaded ({in_one_line(error)})")
         return None

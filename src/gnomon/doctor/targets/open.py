@@ -28,6 +28,12 @@ def open_target(target: str | Path | None, options: Options) -> Target:
         DoctorError: nothing there that can be examined.
         GnomonError: what is there cannot be read.
     """
+    from gnomon.training import choose_device
+
+    choose_device(options.device)
+    for name, path in options.corpus.items():
+        if not path.exists():
+            raise DoctorError("text that is named must be there", seen=f"{name}: {path}")
     if target is None:
         from gnomon.doctor.targets.corpus import given_corpus
 
