@@ -47,8 +47,8 @@ _MENDED = _FAULTY.replace("other[text()]", "text()")
 _OFTEN = 3  # times in the text
 _UNLIKELY = 0.5  # the model's own rank of a token: in the less likely half of the vocabulary
 _EXPECTED = 0.5  # times in the text, by the model's average prediction
-_SHARE = 0.04  # of the text
-_KINDS = 2  # different tokens
+_SHARE = 0.06  # of the text
+_KINDS = 3  # different tokens
 _FEWEST = 50  # tokens of text
 _SMALLEST = 32  # vocabulary
 

@@ -123,10 +123,13 @@ Parameters = list[tuple[str, nn.Parameter]]
 
 def _parts(case: Case) -> dict[str, Parameters]:
     """The parameters by what they do."""
+    tables = {id(m.weight) for m in case.module.modules() if isinstance(m, nn.Embedding)}
+    heads = {id(m.weight) for m in case.module.modules() if isinstance(m, nn.Linear)}
     ids = {
         "the gains of all norms": {id(n.call.weight) for n in norms(case)},
         "the shifts of all norms": {id(n.call.bias) for n in norms(case)},
-        "all tables": {id(m.weight) for m in case.module.modules() if isinstance(m, nn.Embedding)},
+        # one that is the output projection too is a factor on the logits
+        "all tables": tables - heads,
     }
     attentions = tuple(f"{c.module}." if c.module else "" for c in case.record.attention)
     layers = tuple(f"{name}." if name else "" for name in case.block_names)
