@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import gnomon
 from gnomon.doctor import Patient, all_checks
 from gnomon.doctor.examine import examine
 from gnomon.doctor.finding import Finding
@@ -388,3 +389,21 @@ def test_padding_at_the_left_is_in_use_where_generation_puts_it(
         generate=lambda m, b, n: continues(m, b, n, how=how),
     )  # fmt: skip
     assert finding.verdict == verdict, finding.evidence
+
+
+def test_two_towers_that_compare_all_rows_do_not_leak() -> None:
+    class Towers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(20, 16)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 16, dropout=0.0, batch_first=True)
+
+        def forward(self, query: torch.Tensor, document: torch.Tensor) -> torch.Tensor:
+            first, second = (self.layer(self.embed(t)).mean(1) for t in (query, document))
+            return first @ second.T
+
+    torch.manual_seed(0)
+    batch = {"query": torch.randint(1, 20, (4, 5)), "document": torch.randint(1, 20, (4, 9))}
+    (finding,) = gnomon.diagnose(Towers(), batch, only=["batch-leak"]).findings
+    assert finding.verdict == "skip"
+    assert "compares" in finding.evidence

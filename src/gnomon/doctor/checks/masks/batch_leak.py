@@ -57,6 +57,8 @@ def batch_leak(case: Case) -> Outcome:
     before = case.base.main
     if before.size(0) != rows:
         raise Skip(f"the output {tuple(before.shape)} does not tell the rows apart")
+    if before.shape == (rows, rows) and case.run(call.rows(range(rows - 1))).main.size(-1) < rows:
+        raise Skip("the output [B, B] compares the rows with one another, as a loss over them does")
     first = torch.zeros(call.text(call.read).shape[:2], dtype=torch.bool)
     first[0] = True
     other = call
