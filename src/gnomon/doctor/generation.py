@@ -36,12 +36,14 @@ class Generated:
         steps: the logits of each step, `[R, T, V]`, R the rows or beams, T the positions that were
             read; empty where no module could be seen to write them.
         record: what the probe saw; empty where it was not asked to look.
+        by_row: the loop finishes a row before it begins the next.
     """
 
     call: Call
     tokens: Tensor
     steps: tuple[Tensor, ...]
     record: Record
+    by_row: bool = False
 
     def logits(self, step: int, row: int) -> Tensor:
         """`[V]`: what the step's token of a row was chosen by, the prompt being without padding."""
@@ -276,7 +278,10 @@ def _noted(
     if tokens.size(1) > num_tokens:  # the prompt comes first
         tokens = tokens[:, call.text(call.read).size(1) :]
     tokens = tokens[:, :num_tokens]
-    return Generated(call, tokens, _by_step(outputs, tokens.size(1), rows, num_beams), record)
+    steps = _by_step(outputs, tokens.size(1), rows, num_beams)
+    other = _by_row(outputs, tokens) if num_beams == 1 else ()
+    by_row = bool(other) and _chosen(other, tokens) > _chosen(steps, tokens)
+    return Generated(call, tokens, other if by_row else steps, record, by_row)
 
 
 def _by_step(
@@ -293,6 +298,24 @@ def _by_step(
         groups += [later[start : start + width] for start in range(0, len(later), width)]
         return tuple(torch.cat([each[:, -1:] for each in group]) for group in groups)
     return ()
+
+
+def _by_row(outputs: list[Tensor], tokens: Tensor) -> tuple[Tensor, ...]:
+    """The same of a loop that finishes a row before it begins the next."""
+    rows, num_tokens = tokens.shape
+    alone = all(each.size(0) == 1 for each in outputs)
+    if rows == 1 or not alone or len(outputs) != rows * num_tokens:
+        return ()
+    last = torch.cat([each[:, -1:] for each in outputs])  # [B·n, 1, V]
+    return tuple(last.view(rows, num_tokens, 1, -1).transpose(0, 1))
+
+
+def _chosen(steps: tuple[Tensor, ...], tokens: Tensor) -> float:
+    """The share of tokens that were the best by the logits of their step."""
+    if not steps or len(steps[0]) != len(tokens):
+        return 0.0
+    best = torch.stack([each[:, -1].argmax(-1) for each in steps], dim=1)
+    return float((best == tokens).float().mean())
 
 
 def first(case: Case) -> Generated:

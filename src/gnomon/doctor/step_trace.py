@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
-from gnomon.doctor.generation import logit_writers
+from gnomon.doctor.generation import Generated, logit_writers
 from gnomon.doctor.loops import loop
 from gnomon.doctor.run import difference, tensors
 from gnomon.doctor.trace import at_fault, first_inner
@@ -21,18 +21,19 @@ from gnomon.doctor.trace import at_fault, first_inner
 _Outputs = dict[str, list[Tensor]]
 
 
-def parted_at(case: Case, call: Call, full: Call, num_tokens: int, step: int, row: int) -> str:
+def parted_at(case: Case, made: Generated, full: Call, step: int, row: int) -> str:
     """The first module whose output in a step is not that of the full pass; "": it is not known.
 
     Args:
-        call: the prompts, as they were given to `generate`.
+        made: what was generated, and how the loop goes through its rows.
         full: the prompts and what was generated, see `generation.with_tokens`.
     """
+    call, num_tokens = made.call, made.tokens.size(1)
     writer = logit_writers(case)[0]
     steps = _in_steps(case.module, writer, lambda: loop(case)(call, num_tokens))
     rows = call.num_rows()
     if len(steps) == rows * num_tokens:  # one row after another
-        at, own_row = steps[step * rows + row], 0
+        at, own_row = steps[row * num_tokens + step if made.by_row else step * rows + row], 0
     elif len(steps) in (num_tokens, num_tokens + 1):
         at, own_row = steps[step], row
     else:

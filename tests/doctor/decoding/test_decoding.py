@@ -76,13 +76,18 @@ def row_by_row(module: nn.Module, batch: Any, num_tokens: int) -> Tensor:
     return torch.cat(made, dim=1)
 
 
+def row_after_row(module: nn.Module, batch: Any, num_tokens: int) -> Tensor:
+    """Each row to its end before the next one begins."""
+    return torch.cat([greedy(module, {"ids": row[None]}, num_tokens) for row in batch["ids"]])
+
+
 def patient(module: nn.Module, generate: Any = greedy) -> Patient:
     torch.manual_seed(1)
     batch = {"ids": torch.randint(1, 50, (3, 16))}
     return Patient(module=module, batch=batch, causal=True, generate=generate)
 
 
-@pytest.mark.parametrize("generate", [greedy, row_by_row])
+@pytest.mark.parametrize("generate", [greedy, row_by_row, row_after_row])
 def test_a_sound_cache_passes_in_any_loop(generate: Any) -> None:
     sound = patient(Cached(), generate)
     found = findings(sound, "cached-mask-alignment")
@@ -92,7 +97,7 @@ def test_a_sound_cache_passes_in_any_loop(generate: Any) -> None:
     assert first(Case(sound)).steps, "the scores of each step were not seen"
 
 
-@pytest.mark.parametrize("generate", [greedy, row_by_row])
+@pytest.mark.parametrize("generate", [greedy, row_by_row, row_after_row])
 def test_the_step_at_which_a_cache_is_cut_off_is_told(generate: Any) -> None:
     module = Cached()
     module.spoil = lambda k, v: (k[:, :, -11:], v[:, :, -11:])
@@ -111,7 +116,7 @@ class Wide(Cached):
         self.position = nn.Embedding(80, 16)
 
 
-@pytest.mark.parametrize("generate", [greedy, row_by_row])
+@pytest.mark.parametrize("generate", [greedy, row_by_row, row_after_row])
 def test_a_cache_that_is_cut_off_beyond_short_texts_is_found(generate: Any) -> None:
     torch.manual_seed(1)
     batch = {"ids": torch.randint(1, 50, (4, 60))}

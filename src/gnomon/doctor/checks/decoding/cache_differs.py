@@ -89,7 +89,7 @@ def _breaks(broken: Broken) -> Outcome:
 def _differs(case: Case, found: Compared) -> Outcome:
     call, tokens, step = found.made.call, found.made.tokens, found.step
     full = with_tokens(case, call, tokens, found.of)
-    where = parted_at(case, call, full, tokens.size(1), step, found.row)
+    where = parted_at(case, found.made, full, step, found.row)
     if step == 0:
         cause = "The prompt itself is read otherwise than in a full pass."
     elif found.of is not None:
