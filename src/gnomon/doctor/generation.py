@@ -280,7 +280,9 @@ def _noted(
     tokens = tokens[:, :num_tokens]
     steps = _by_step(outputs, tokens.size(1), rows, num_beams)
     other = _by_row(outputs, tokens) if num_beams == 1 else ()
-    by_row = bool(other) and _chosen(other, tokens) > _chosen(steps, tokens)
+    by_row = bool(other) and (_chosen(other, tokens), _begins_anew(outputs, tokens.size(1))) > (
+        _chosen(steps, tokens), False
+    )  # fmt: skip
     return Generated(call, tokens, other if by_row else steps, record, by_row)
 
 
@@ -308,6 +310,12 @@ def _by_row(outputs: list[Tensor], tokens: Tensor) -> tuple[Tensor, ...]:
         return ()
     last = torch.cat([each[:, -1:] for each in outputs])  # [B·n, 1, V]
     return tuple(last.view(rows, num_tokens, 1, -1).transpose(0, 1))
+
+
+def _begins_anew(outputs: list[Tensor], num_tokens: int) -> bool:
+    """Whether the call after the first row's last step reads a prompt again."""
+    last, following = outputs[num_tokens - 1].size(1), outputs[num_tokens].size(1)
+    return following not in (last, last + 1)
 
 
 def _chosen(steps: tuple[Tensor, ...], tokens: Tensor) -> float:

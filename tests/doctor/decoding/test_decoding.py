@@ -97,6 +97,14 @@ def test_a_sound_cache_passes_in_any_loop(generate: Any) -> None:
     assert first(Case(sound)).steps, "the scores of each step were not seen"
 
 
+def test_rows_that_get_the_same_tokens_are_told_apart_by_their_prompts() -> None:
+    module = Cached()
+    nn.init.zeros_(module.head.bias)
+    module.head.bias.data[7] = 50.0  # always this one
+    found = findings(patient(module, row_after_row))
+    assert not wrong(found)
+
+
 @pytest.mark.parametrize("generate", [greedy, row_by_row, row_after_row])
 def test_the_step_at_which_a_cache_is_cut_off_is_told(generate: Any) -> None:
     module = Cached()
