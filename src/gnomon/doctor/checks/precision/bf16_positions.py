@@ -45,7 +45,7 @@ _MENDED = (
     .replace("(place * rate).cos()], -1)", "(place * rate).cos()], -1).to(x.dtype)")
 )
 _LENGTH, _SHORTEST = 400, 48  # bf16 holds every whole number up to 256, their multiples less far
-_WORSE, _BAD, _BROKEN = 4.0, 0.025, 0.1
+_WORSE, _BAD, _BROKEN = 4.0, 0.02, 0.1
 _OFF = 0.03  # radians; a table in bf16 whose angles were in fp32 stays below 0.01
 _MOST = 300_000_000  # parameters of a model that is copied
 
