@@ -66,6 +66,11 @@ def test_a_deviation_that_is_mended_is_no_longer_told(part: str, old: str, new: 
     assert part not in differences(by_hand((old, new)))
 
 
+def test_a_constant_that_fp16_has_is_not_said_to_be_beyond_it() -> None:
+    (mask,) = differences(by_hand(("-1e9", "-1e4")))["mask"]
+    assert "-1e+04" in mask.seen and "65,504" not in mask.means
+
+
 def test_the_norm_of_torch_deviates_in_nothing() -> None:
     patient = by_hand(
         ("class Norm(nn.Module):", "class Norm(nn.LayerNorm):\n    def __init__(self) -> None:\n"

@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from gnomon.doctor.case import Case
-from gnomon.doctor.embedded import embedded
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.embedded import embedded, text_lookups
 from gnomon.doctor.norms import Norm, norms
 from gnomon.doctor.sinusoids import sinusoid_tables
+from gnomon.doctor.what_if import HIGHEST_FP16, follows_dtype
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,7 @@ def anatomy(case: Case) -> list[Trait]:
     for each in _PARTS:
         try:
             found += each(case)
-        except Skip:
-            continue
-        except Exception:  # the model's code may raise anything, and this is no check
+        except (Exception, SystemExit):  # a fact is not to be had, or the model's code raised it
             continue
     return found
 
@@ -119,7 +116,7 @@ def _of_large(norm: Norm, size: float) -> Tensor | None:
     kept = off.isfinite().all(-1) & (off.square().mean(-1) > 0.5)
     if not bool(kept.any()):
         return None
-    return norm((size * off[kept]).to(x))[..., :].double()
+    return norm((size * off[kept]).to(x)).double()
 
 
 def _eps_outside(norm: Norm) -> float | None:
@@ -133,17 +130,16 @@ def _eps_outside(norm: Norm) -> float | None:
         return None
     shift = 0.0 if norm.call.bias is None else norm.call.bias.detach().double()
     sizes = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-    lost = []
+    outside, inside = [], []  # the eps that either place would need
     for size in sizes:
         small = _of_large(norm, size)
         if small is None:
             return None
         along = ((small - shift) * (full - shift)).sum() / (full - shift).square().sum()
-        lost.append(float(along))
-    outside = [size * (1 / share - 1) for size, share in zip(sizes, lost, strict=True)
-               if 0.05 < share < 0.95]  # fmt: skip
-    inside = [size**2 * (1 / share**2 - 1) for size, share in zip(sizes, lost, strict=True)
-              if 0.05 < share < 0.95]  # fmt: skip
+        share = float(along)
+        if 0.05 < share < 0.95:
+            outside.append(size * (1 / share - 1))
+            inside.append(size**2 * (1 / share**2 - 1))
     if len(outside) < 2:
         return None
     spread = max(outside) / min(outside)
@@ -153,14 +149,15 @@ def _eps_outside(norm: Norm) -> float | None:
 def _mask(case: Case) -> Iterator[Trait]:
     calls = [call for call in case.record.attention if call.keep is not None]
     constants = {c for call in calls for c in call.mask_constants if c == c}
-    literal = [c for c in constants if math.isfinite(c) and c > torch.finfo(torch.float32).min / 4]
+    literal = [c for c in constants if math.isfinite(c) and not follows_dtype(c)]
     if literal:
+        beyond = max(literal) < -HIGHEST_FP16
+        halves = "fp16 ends at -65,504 and bf16 rounds it" if beyond else "Scores near it are seen"
         yield Trait(
             "mask",
             f"hidden keys get {max(literal):.4g}",
             "-∞",
-            "fp16 ends at -65,504 and bf16 rounds it; a row without any key becomes the mean of "
-            "all values instead of NaN or 0.",
+            f"{halves}; a row without any key becomes the mean of all values instead of NaN or 0.",
         )
     elif calls:
         yield Trait("mask", "hidden keys get no weight, whatever the dtype")
@@ -185,15 +182,8 @@ def _scale(case: Case) -> Iterator[Trait]:
 
 
 def _tables(case: Case) -> Iterator[Trait]:
-    seen = case.seen.record
     own = {id(p): name for name, p in case.module.named_parameters(remove_duplicate=False)}
-    texts = [case.small.text(name) for name in case.small.streams]
-    tables = {
-        id(each.table): each
-        for each in seen.embeddings
-        if id(each.table) in own
-        and any(each.ids.shape == t.shape and torch.equal(each.ids.to(t), t) for t in texts)
-    }
+    tables = {id(each.table): each for each in text_lookups(case) if id(each.table) in own}
     if not tables:
         return
     shapes = {tuple(each.table.shape) for each in tables.values()}

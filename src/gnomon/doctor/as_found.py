@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ def as_found(module: nn.Module | None) -> Iterator[None]:
         yield
         return
     attributes = {} if isinstance(module, torch.jit.ScriptModule) else _attributes(module)
-    weights = Weights(module)
+    weights = Weights(module.parameters())
     try:
         yield
     finally:
@@ -38,12 +38,12 @@ def as_found(module: nn.Module | None) -> Iterator[None]:
 
 
 class Weights:
-    """A copy of a module's parameters."""
+    """A copy of parameters."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self.kept = [
             (parameter, parameter.data, _aside(parameter))
-            for parameter in module.parameters()
+            for parameter in parameters
             if has_values(parameter)
         ]
 

@@ -133,6 +133,20 @@ def sum_of(run: Run, other: Run, stream: StreamName) -> Embedded:
     return best
 
 
+def text_lookups(case: Case, *streams: StreamName) -> list[EmbeddingCall]:
+    """Where a text of `case.small` is looked up, id by id, in a table.
+
+    Args:
+        streams: of which texts; none: of any.
+    """
+    texts = [case.small.text(name) for name in streams or case.small.streams]
+    return [
+        each
+        for each in case.seen.record.embeddings
+        if any(each.ids.shape == t.shape and torch.equal(each.ids.to(t), t) for t in texts)
+    ]
+
+
 def _lookup(run: Run, stream: StreamName) -> EmbeddingCall:
     ids = run.call.text(stream)
     for each in run.record.embeddings:

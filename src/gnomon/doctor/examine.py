@@ -143,6 +143,7 @@ def examine(
     progress: Callable[[Finding], None] | None = None,
     pictures: bool = False,
     seconds: float = math.inf,
+    described: bool = True,
     symptom: str | None = None,
 ) -> Report:
     """Make these checks; see `diagnose`.
@@ -150,6 +151,7 @@ def examine(
     Args:
         symptom: also walk through its questions, see `gnomon.doctor.walks`.
         seconds: after so long the checks that are left are skipped.
+        described: whether the report tells what the model is made of (`doctor.anatomy`).
         pictures: whether the report holds what its HTML page draws.
     """
     start = time.perf_counter()
@@ -174,7 +176,7 @@ def examine(
             if progress is not None:
                 progress(finding)
         with untouched(patient.module):
-            facts = _facts(case)
+            facts = _facts(case, described)
         drawn = draw_from(case) if pictures else {}
         with untouched(patient.module):
             walked = None if symptom is None else walk(symptom, case, findings)
@@ -226,7 +228,7 @@ def _estimate(case: Case, checks: Sequence[Check]) -> float:
         return 0.0
 
 
-def _facts(case: Case) -> dict[str, Any]:
+def _facts(case: Case, described: bool) -> dict[str, Any]:
     try:
         intent = case.intent
         streams = case.small.streams
@@ -237,6 +239,6 @@ def _facts(case: Case) -> dict[str, Any]:
         "family": intent.family,
         "causal": intent.causal,
         "known by": intent.reason,
-        "anatomy": [each.as_json() for each in anatomy(case)],
+        "anatomy": [each.as_json() for each in anatomy(case)] if described else [],
         "texts": {name: {"input": str(s.key), "pad_id": s.pad_id} for name, s in streams.items()},
     }

@@ -55,7 +55,12 @@ def preflight(
     choose(only=accept)  # names a slip
     reasons = dict.fromkeys(accept, "--accept") | recipe.doctor.suppress
     return examine(
-        _patient(task, recipe), chosen(), suppress=reasons, target=recipe.name, seconds=seconds
+        _patient(task, recipe),
+        chosen(),
+        suppress=reasons,
+        target=recipe.name,
+        seconds=seconds,
+        described=False,  # nobody reads it there, and it would take of the time to the first step
     )
 
 

@@ -57,7 +57,7 @@ class _Kept:
         }
         self.gradients = {p: p.grad for p in module.parameters() if not is_lazy(p)}
         self.flags = {p: p.requires_grad for p in self.gradients}
-        self.weights = Weights(module) if weights else None
+        self.weights = Weights(module.parameters()) if weights else None
         for parameter in self.gradients:
             parameter.grad = None
 

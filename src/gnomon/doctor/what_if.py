@@ -41,6 +41,12 @@ def judged(
     return warning(f"in {precision}: {evidence}", where=where, cause=cause, mend=mend, **numbers)
 
 
+def follows_dtype(constant: float, *dtypes: torch.dtype) -> bool:
+    """Whether it is the lowest number of one of these dtypes (of any, where none is named)."""
+    known = dtypes or (torch.float32, *_DTYPES.values())
+    return any(abs(constant / torch.finfo(each).min - 1) < 1e-5 for each in known)
+
+
 def runs_in(case: Case, precision: Literal["fp16", "bf16"]) -> bool:
     """Whether that is what training or serving computes in."""
     return case.patient.precision == precision or case.dtype == _DTYPES[precision]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.embedded import text_lookups
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.optimizing import names_of
 
@@ -123,10 +124,9 @@ def _ordinary(case: Case, targets: Tensor, text: Tensor, shown: Tensor) -> Tenso
 
 
 def _tables(case: Case) -> list[str]:
+    """The tables that the text is looked up in."""
     names = names_of(case)
-    return list(dict.fromkeys(
-        names[id(each.table)].removesuffix(".weight")
-        for each in case.seen.record.embeddings
-        if id(each.table) in names and each.ids.shape == case.small.text(case.small.read).shape
-        and torch.equal(each.ids.cpu(), case.small.text(case.small.read).cpu())
-    ))  # fmt: skip
+    found = [
+        names[id(e.table)] for e in text_lookups(case, case.small.read) if id(e.table) in names
+    ]
+    return list(dict.fromkeys(name.removesuffix(".weight") for name in found))

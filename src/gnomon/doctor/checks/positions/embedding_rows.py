@@ -5,6 +5,7 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.embedded import text_lookups
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import known_pad_id
 
@@ -51,20 +52,17 @@ def embedding_rows(case: Case) -> Outcome:
     The row of padding is left out, and so are spare rows at the end of a table that is larger than
     the vocabulary.
     """
-    record = case.seen.record
     owners = {id(p): name.removesuffix(".weight") for name, p in case.module.named_parameters()}
     tables: dict[int, tuple[str, Tensor, set[int]]] = {}
     texts = [case.call.text(name) for name in case.call.streams]
-    small = [case.small.text(name) for name in case.small.streams]
     used = {
         int(each)
         for text in texts
         if not text.is_floating_point()
         for each in text.flatten().tolist()
     }
-    for each in record.embeddings:
-        is_text = any(each.ids.shape == t.shape and torch.equal(each.ids.to(t), t) for t in small)
-        if is_text and each.table.dim() == 2:
+    for each in text_lookups(case):
+        if each.table.dim() == 2:
             spare = (each.padding_idx, known_pad_id(case.patient))
             padding = {row for row in spare if row is not None}
             name = owners.get(id(each.table), each.module)

@@ -13,7 +13,7 @@ from gnomon.doctor.optimizing import listed
 from gnomon.doctor.overflow import overflows
 from gnomon.doctor.run import run
 from gnomon.doctor.stock import LARGEST
-from gnomon.doctor.what_if import HIGHEST_FP16, judged, runs_in
+from gnomon.doctor.what_if import HIGHEST_FP16, follows_dtype, judged, runs_in
 from gnomon.probe import AttentionCall, Record
 
 _FAULTY = """
@@ -36,7 +36,6 @@ _FAULTY = """
 """
 _MENDED = _FAULTY.replace("-1e9", "torch.finfo(scores.dtype).min")
 _NEAR = 0.25  # of the constant: a score of either sign, beside keys of the other
-_FINFO = tuple(float(torch.finfo(d).min) for d in (torch.float32, torch.float16, torch.bfloat16))
 
 
 _TWO = (
@@ -73,10 +72,10 @@ def mask_constant(case: Case) -> Outcome:
         constants = tuple(c for c in call.mask_constants if c == c)
         masked += call.keep is not None
         name = call.module or "(the root)"
-        if constants and _is_lowest_fp32(min(constants)):
+        if constants and follows_dtype(min(constants), torch.float32):
             lowest.append(name)
         for constant in constants:
-            if -float("inf") < constant < -HIGHEST_FP16 and not _follows_dtype(constant):
+            if -float("inf") < constant < -HIGHEST_FP16 and not follows_dtype(constant):
                 literal.setdefault(name, constant)
         if _two_added(call):
             added.setdefault(name, constants)
@@ -181,14 +180,6 @@ def _seen(case: Case) -> tuple[Call, Record]:
         return case.small, case.record
 
 
-def _follows_dtype(constant: float) -> bool:
-    return any(abs(constant / each - 1) < 1e-5 for each in _FINFO)
-
-
-def _is_lowest_fp32(constant: float) -> bool:
-    return abs(constant / _FINFO[0] - 1) < 1e-5
-
-
 def _two_added(call: AttentionCall) -> bool:
     """A constant and its double (or -∞ beside the smallest finite number) in one additive mask."""
     constants = [c for c in call.mask_constants if c == c]
@@ -196,5 +187,5 @@ def _two_added(call: AttentionCall) -> bool:
         return False
     finite = [c for c in constants if c > -float("inf")]
     doubled = any(abs(a / (2 * b) - 1) < 1e-3 for a in finite for b in finite if b < -100)
-    endless = len(finite) < len(constants) and any(_follows_dtype(c) for c in finite)
+    endless = len(finite) < len(constants) and any(follows_dtype(c) for c in finite)
     return doubled or endless

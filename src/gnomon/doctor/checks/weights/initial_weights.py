@@ -90,10 +90,7 @@ def _differs(ours: list[Tensor], theirs: list[Tensor]) -> str:
 
 
 def _moments(parts: list[Tensor]) -> tuple[float, float]:
-    """Mean and standard deviation over all elements, with the spread of each part about its own.
-
-    Exactly equal elements have a spread of 0, free of rounding.
-    """
+    """Mean and standard deviation over all elements; of equal ones exactly 0, free of rounding."""
     total = sum(each.numel() for each in parts)
     mean = sum(float(each.double().sum()) for each in parts) / total
     if all(bool((each == parts[0].flatten()[0]).all()) for each in parts):

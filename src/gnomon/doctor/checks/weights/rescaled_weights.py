@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from gnomon.doctor.as_found import Weights
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
@@ -168,13 +169,11 @@ def _best(parameters: Parameters, loss: Callable[[], float]) -> tuple[float, flo
 @contextmanager
 def _multiplied(parameters: list[nn.Parameter], factor: float) -> Iterator[None]:
     """The parameters times a factor inside, bit for bit as they were outside."""
-    before: list[Tensor] = [parameter.detach().clone() for parameter in parameters]
+    before = Weights(parameters)
     try:
         with torch.no_grad():
             for parameter in parameters:
                 parameter.mul_(factor)
         yield
     finally:
-        with torch.no_grad():
-            for parameter, value in zip(parameters, before, strict=True):
-                parameter.copy_(value)
+        before.put_back()
