@@ -11,7 +11,7 @@ import pytest
 import gnomon
 from digits import TrainedRun, write_digits
 from gnomon import api
-from gnomon.errors import RecipeError, RunError
+from gnomon.errors import DataError, RecipeError, RunError
 from small_training import Stop
 
 
@@ -88,9 +88,8 @@ def test_evaluations_with_other_searches_are_kept_apart(
 
 
 def test_learned_positions_end_without_losing_a_line(tmp_path: Path) -> None:
-    from digits import DIGITS_RECIPE
 
-    (tmp_path / "r.toml").write_text(DIGITS_RECIPE)
+    write_recipe(tmp_path)
     learned = ["model.position.kind=learned", "model.position.max_length=12"]
     data = write_digits(tmp_path)
     with pytest.raises(RecipeError, match="learned positions must reach"):
@@ -111,3 +110,30 @@ def test_learned_positions_end_without_losing_a_line(tmp_path: Path) -> None:
     )
     texts = ["1", "12345678"]
     assert len(gnomon.load(training.run).translate(texts)) == 2
+
+
+def test_a_new_run_never_writes_among_other_files(tmp_path: Path) -> None:
+    from digits import DIGITS_RECIPE
+
+    home = tmp_path / "mine"
+    home.mkdir()
+    data = write_digits(tmp_path)
+    for name in ("recipe.toml", "manifest.json"):
+        (home / name).write_text(DIGITS_RECIPE)
+        with pytest.raises(RunError, match=f"folder of its own.*\n.*mine holds {name}"):
+            api.train(home / name, data=data, run=home)
+        assert [path.name for path in home.iterdir()] == [name]
+        assert (home / name).read_text() == DIGITS_RECIPE
+        (home / name).unlink()
+    with pytest.raises(DataError):  # an attempt that fails on its text keeps no other away
+        api.train(write_recipe(tmp_path), data=tmp_path / "absent.tsv", run=home)
+    with pytest.raises(DataError):
+        api.train(write_recipe(tmp_path), data=tmp_path / "absent.tsv", run=home)
+
+
+def write_recipe(folder: Path) -> Path:
+    from digits import DIGITS_RECIPE
+
+    path = folder / "r.toml"
+    path.write_text(DIGITS_RECIPE)
+    return path

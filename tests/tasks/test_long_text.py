@@ -35,13 +35,28 @@ def test_the_longest_training_source_is_kept_with_the_model(
 
 
 def test_a_short_text_is_translated_as_ever(translator: Translator) -> None:
-    texts = ["12345678", "1. 2.", "", " 12 "]
+    texts = ["12345678", "1, 2.", "", " 12 "]
     assert translator.translate(texts) == translator.translate(texts, split="never")
     with_long = translator.translate([*texts, "1234. " * 20])
     assert [item.text for item in with_long[:4]] == [
         item.text for item in translator.translate(texts)
     ]
     assert [item.num_parts for item in with_long] == [1, 1, 1, 1, 20]
+
+
+def test_more_sentences_than_training_lines_held_are_translated_apart(
+    translator: Translator, tmp_path: Path
+) -> None:
+    assert translator.familiarity is not None
+    assert translator.familiarity.most_sentences == 1
+    (found,) = translator.translate(["1. 2."])
+    assert found.num_parts == 2
+    save_translator(translator, tmp_path)
+    assert load_translator(tmp_path).translate(["1. 2."])[0].num_parts == 2
+    translator.familiarity.most_sentences = 2
+    assert [item.num_parts for item in translator.translate(["1. 2.", "1. 2. 3"])] == [1, 3]
+    translator.familiarity.most_sentences = None  # a model of an older gnomon
+    assert [item.num_parts for item in translator.translate(["1. 2."])] == [1]
 
 
 def test_a_long_text_is_the_translations_of_its_sentences(translator: Translator) -> None:
@@ -89,7 +104,7 @@ def test_one_truncated_part_makes_the_whole_truncated(translator: Translator) ->
     )
     assert found.num_parts == 3
     assert found.truncated
-    plan = Plan(["1. 2. 3."], translator.tokenizers.source, "always", None)
+    plan = Plan(["1. 2. 3."], translator.tokenizers.source, "always", None, None)
     apart = [Translation(text, -1, -1, 2, text == "2.") for text in plan.texts]
     assert [item.truncated for item in apart] == [False, True, False]
     (joined,) = plan.joined(apart, [None])
@@ -123,7 +138,7 @@ def test_nbest_of_a_split_text(translator: Translator) -> None:
 
 def test_a_text_of_ten_thousand_words_is_planned_at_once(translator: Translator) -> None:
     text = "The dog runs to Mr. Miller's house, doesn't it? " * 1_100
-    plan = Plan([text], translator.tokenizers.source, "auto", 60)
+    plan = Plan([text], translator.tokenizers.source, "auto", 60, None)
     assert plan.needed
     lengths = [len(ids) + 1 for ids in translator.tokenizers.source.encode(plan.texts)]
     assert max(lengths) <= 60
@@ -133,6 +148,6 @@ def test_a_text_of_ten_thousand_words_is_planned_at_once(translator: Translator)
 def test_settings(translator: Translator) -> None:
     with pytest.raises(RecipeError, match="always"):
         translator.translate(["1"], split="sometimes")  # type: ignore[arg-type]
-    assert not Plan(["1. 2." * 50], translator.tokenizers.source, "auto", None).needed
+    assert not Plan(["1. 2." * 50], translator.tokenizers.source, "auto", None, None).needed
     assert torch.is_grad_enabled()
     assert [part.text for part in text_parts("1. 2.", lambda t: [1] * len(t), None)] == ["1.", "2."]

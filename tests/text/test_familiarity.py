@@ -162,3 +162,18 @@ def test_lines_kept_back_are_few_from_all_of_a_long_text(phrases, monkeypatch):
     monkeypatch.undo()
     assert many.score(phrases) == [1.0] * len(phrases)
     assert abs(many.threshold - Familiarity.learn(phrases).threshold) < 0.1
+
+
+def test_rare_numbers_of_sentences_do_not_count() -> None:
+    one, two, three = ["A dog runs."], ["It is red. It runs."], ["A dog sits. It is red. It runs."]
+    for lines, most in (
+        (one * 991 + two * 9, 1),
+        (one * 990 + two * 10, 2),
+        (one * 980 + two * 11 + three * 9, 2),
+        (one * 990 + two * 5 + three * 5, 2),
+        (three, 3),
+    ):
+        assert Familiarity.learn(lines).most_sentences == most, len(lines)
+    assert Familiarity.learn([]).most_sentences is None
+    profile = Familiarity.learn(two)
+    assert profile.has_more_sentences([*one, *two, *three, ""]) == [False, False, True, False]

@@ -144,7 +144,8 @@ def train(
 
     Raises:
         RecipeError, DataError: the recipe or the text cannot be used.
-        RunError: the run is locked, or began with another recipe, text or model.
+        RunError: the run is locked, or began with another recipe, text or model; its folder holds
+            something else.
         CheckError: a check of the doctor fails.
         TrainingStopped: NaN or infinity, or the disk is full.
     """
@@ -162,6 +163,7 @@ def train(
     # Slips are told before the text is read, which may take an hour.
     choose_device(recipe.training.device)
     choose(only=accept)
+    folder.refuse_foreign()
     with folder.lock():
         claim(folder, recipe)
         continued = folder.state() is not None

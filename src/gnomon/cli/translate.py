@@ -57,7 +57,7 @@ def translate(
     ] = None,
     split: Annotated[
         str,
-        typer.Option(help="Sentence by sentence: auto (lines too long otherwise), always, never."),
+        typer.Option(help="Sentence by sentence: auto (lines longer than learned), always, never."),
     ] = "auto",
     min_length: Annotated[
         int | None, typer.Option(help="Shortest output in tokens.", rich_help_panel="Search")

@@ -1,4 +1,4 @@
-"""Texts longer than any that a model was trained on: translated in parts and put together again.
+"""Texts longer than those that a model was trained on: translated in parts and put together again.
 
 A model that never saw a paragraph drops sentences or repeats them when it is given one.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gnomon.errors import RecipeError
 from gnomon.tasks.progress import Progress
-from gnomon.text import Part, Tokenizer, join_parts, text_parts
+from gnomon.text import Familiarity, Part, Tokenizer, join_parts, text_parts
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translation
@@ -28,13 +28,18 @@ class Plan:
     """
 
     def __init__(
-        self, texts: Sequence[str], tokenizer: Tokenizer, split: Split, limit: int | None
+        self,
+        texts: Sequence[str],
+        tokenizer: Tokenizer,
+        split: Split,
+        limit: int | None,
+        familiarity: Familiarity | None,
     ) -> None:
         if split not in get_args(Split):
             raise RecipeError(
                 "split says when a text is translated in parts",
                 seen=split,
-                mend="auto (texts longer than any trained on), always (every sentence by itself) "
+                mend="auto (texts longer than those trained on), always (every sentence by itself) "
                 "or never",
             )
 
@@ -42,13 +47,18 @@ class Plan:
             return [len(ids) + 1 for ids in tokenizer.encode(some)]
 
         self.parts = [[Part(text, "")] for text in texts]
-        if split == "never" or (split == "auto" and limit is None):
+        if split == "never":
             return
-        too_long = (
-            [True] * len(texts)
-            if split == "always" or limit is None
-            else [length > limit for length in lengths(texts)]
-        )
+        if split == "always":
+            too_long = [True] * len(texts)
+        else:
+            more = [False] * len(texts)
+            if familiarity is not None:
+                more = familiarity.has_more_sentences(texts)
+            far = [False] * len(texts)
+            if limit is not None:
+                far = [length > limit for length in lengths(texts)]
+            too_long = [any(reasons) for reasons in zip(more, far, strict=True)]
         for place, (text, wanted) in enumerate(zip(texts, too_long, strict=True)):
             if wanted and text.strip():
                 self.parts[place] = text_parts(text, lengths, limit)

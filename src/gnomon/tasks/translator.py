@@ -127,10 +127,11 @@ class Translator:
             tags: what to put in front of every text, such as ["<2de>"]; or for each text its own
                 list. Tags that the model did not see together in training are a warning.
             batch_tokens: padded source tokens decoded at once: memory and speed, not results.
-            split: "auto": a text longer than any that the model was trained on is cut into
-                sentences (these at clauses, blanks or, at last, anywhere, where they are still too
-                long), which are translated each by itself and joined with the white space between
-                them; "always": every text; "never".
+            split: "auto": a text longer than any that the model was trained on, or of more
+                sentences than all but one in a hundred of those, is cut into sentences (these at
+                clauses, blanks or, at last, anywhere, where they are still too long), which are
+                translated each by itself and joined with the white space between them; "always":
+                every text; "never".
             first: how many texts came before these, where one input is given in several calls:
                 samples depend on a text's place in the whole input.
             progress: is told how many more texts are done, now and then.
@@ -154,7 +155,7 @@ class Translator:
             raise RecipeError("what is asked for must fit together", seen="; ".join(problems))
         every = self._tags_of_each(tags, len(texts))
         limit = self._longest_part(max(map(len, every), default=0))
-        plan = Plan(texts, self.tokenizers.source, split, limit)
+        plan = Plan(texts, self.tokenizers.source, split, limit, self.familiarity)
         # What a part is, in the whole input: the number of its text, and its own within it.
         places = [
             (first + i, part) for i, parts in enumerate(plan.parts) for part in range(len(parts))

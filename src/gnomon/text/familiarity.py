@@ -1,8 +1,9 @@
-"""Tells text that is far from the training text, so that it is not answered with confidence.
+"""Tells text that is unlike the training text, so that it is not answered with confidence.
 
 The profile of a corpus is the set of its words and pairs of neighbouring words, whatever the
 script; a text's score is the share of its own words and pairs that the corpus held. A model that
-never saw most of a text's words cannot know what they mean, however fluent its output.
+never saw most of a text's words cannot know what they mean, however fluent its output. One that
+hardly ever saw two sentences together drops the second.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -21,6 +23,7 @@ from safetensors.numpy import save
 
 from gnomon.errors import ModelError
 from gnomon.files import write_atomically
+from gnomon.text.sentences import sentences
 
 FORMAT_VERSION = 1
 FILE_NAME = "familiarity.safetensors"
@@ -40,6 +43,7 @@ _MAX_BITS = 1 << 26  # 8 MB
 _QUANTILE = 0.01  # share of the held-out lines that the threshold calls far
 _HIGHEST_THRESHOLD = 0.9  # or one new word in a long line would do, where the corpus is narrow
 _CHUNK = 10_000  # texts looked at together
+_RARE = 0.01  # share of the lines that hold more sentences than a model is trusted with together
 _KEPT_BACK = 20  # every so many lines one is, where none are held out
 
 
@@ -49,11 +53,15 @@ class Familiarity:
     Args:
         bitmap: the filter, uint8 [2^k / 8].
         threshold: texts that score lower are far.
+        most_sentences: the most that the lines held often, in one of a hundred; None: unknown.
     """
 
-    def __init__(self, bitmap: NDArray[np.uint8], threshold: float) -> None:
+    def __init__(
+        self, bitmap: NDArray[np.uint8], threshold: float, most_sentences: int | None = None
+    ) -> None:
         self._bitmap = bitmap
         self.threshold = threshold
+        self.most_sentences = most_sentences
 
     @classmethod
     def learn(cls, lines: Iterable[str], held_out: Iterable[str] | None = None) -> Familiarity:
@@ -68,8 +76,10 @@ class Familiarity:
         seen = _Growing()
         kept_back: list[str] = []
         stride = _KEPT_BACK
+        num_sentences: Counter[int] = Counter()
         lines = iter(lines)
         while chunk := list(islice(lines, _CHUNK)):
+            num_sentences.update(len(sentences(line)) for line in chunk)
             if held_out is None:
                 kept_back += chunk[::stride]
                 del chunk[::stride]
@@ -84,7 +94,7 @@ class Familiarity:
         threshold = min(float(np.quantile(scores, _QUANTILE)), _HIGHEST_THRESHOLD) if scores else 0
         if kept_back:
             seen.add(_units(kept_back)[0])
-        return cls(seen.bitmap(), threshold)
+        return cls(seen.bitmap(), threshold, _most(num_sentences))
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """Return for each text the share of its words and word pairs seen in training, 0..1.
@@ -104,9 +114,17 @@ class Familiarity:
         """Return for each text whether it is far from the training text."""
         return [score < self.threshold for score in self.score(texts)]
 
+    def has_more_sentences(self, texts: Sequence[str]) -> list[bool]:
+        """Return for each text whether it holds more sentences than lines of the corpus did."""
+        if self.most_sentences is None:
+            return [False] * len(texts)
+        return [len(sentences(text)) > self.most_sentences for text in texts]
+
     def save(self, folder: str | Path) -> None:
         """Write `familiarity.safetensors` into a model folder."""
         metadata = {"format_version": str(FORMAT_VERSION), "threshold": repr(self.threshold)}
+        if self.most_sentences is not None:
+            metadata["most_sentences"] = str(self.most_sentences)
         data = save({"bitmap": self._bitmap}, metadata)
         write_atomically(Path(folder) / FILE_NAME, data)
 
@@ -129,7 +147,12 @@ class Familiarity:
                         seen=f"{path}: format {metadata['format_version']}",
                         mend="use the gnomon version that wrote it",
                     )
-                return cls(file.get_tensor("bitmap"), float(metadata["threshold"]))
+                most = metadata.get("most_sentences")  # absent in what older gnomons wrote
+                return cls(
+                    file.get_tensor("bitmap"),
+                    float(metadata["threshold"]),
+                    None if most is None else int(most),
+                )
         except ModelError:
             raise
         except Exception as error:  # safetensors raises its own, and KeyError for a foreign file
@@ -139,6 +162,16 @@ class Familiarity:
 
     def _contains(self, units: NDArray[np.uint64]) -> NDArray[np.bool_]:
         return _contains(self._bitmap, units)
+
+
+def _most(num_sentences: Counter[int]) -> int | None:
+    """The greatest number of sentences that is not rare; None where there are no lines."""
+    total, found = num_sentences.total(), 0
+    for number in sorted(num_sentences, reverse=True):
+        found += num_sentences[number]
+        if found >= _RARE * total:
+            return number
+    return None
 
 
 def _words(text: str) -> list[str]:

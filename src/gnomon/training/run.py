@@ -14,6 +14,9 @@ from gnomon.training.averaging import read_record
 from gnomon.training.checkpoint import Checkpoints
 from gnomon.training.state import TrainingState
 
+LOCK_FILE = ".lock"
+_NAMED = 5  # files that a message names
+
 
 class RunFolder:
     """Paths of a run and its lock; making one touches nothing on the disk."""
@@ -50,6 +53,23 @@ class RunFolder:
     def exists(self) -> bool:
         """Whether there is a run here."""
         return self.recipe_path.is_file() or bool(self.checkpoints.steps())
+
+    def refuse_foreign(self) -> None:
+        """Nothing of a user's own is ever overwritten: a new run has a folder of its own.
+
+        Raises:
+            RunError: there are files here, and they are not those of a run or of an attempt at one.
+        """
+        if not self.path.is_dir() or (self.path / LOCK_FILE).exists() or self.checkpoints.steps():
+            return
+        if found := sorted(entry.name for entry in self.path.iterdir()):
+            more = ", …" if len(found) > _NAMED else ""
+            raise RunError(
+                "a new run must have a folder of its own",
+                seen=f"{self.path.resolve()} holds {', '.join(found[:_NAMED])}{more}",
+                mend="name one that is empty or not there yet with --run DIR (an empty name stands "
+                "for the current folder)",
+            )
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
@@ -175,7 +195,7 @@ class RunFolder:
                 self._lock_depth -= 1
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._acquire(handle)
             self._lock_depth = 1
@@ -190,7 +210,7 @@ class RunFolder:
         import fcntl
 
         try:
-            handle = os.open(self.path / ".lock", os.O_RDONLY)
+            handle = os.open(self.path / LOCK_FILE, os.O_RDONLY)
         except OSError:
             return False
         try:
