@@ -13,8 +13,11 @@ SHARE = 0.1  # of each kind of damage
 
 def read_pairs(source: Path, target: Path, count: int) -> Pairs:
     pairs = ParallelCorpus("train", source=source, target=target).pairs()
-    found = [(pair.source, pair.target) for pair, _ in zip(pairs, range(count), strict=False)]
-    return [(one, other) for one, other in found if one.strip() and other.strip()]
+    found = [
+        (" ".join(pair.source.split()), " ".join(pair.target.split()))  # a TAB parts the columns
+        for pair, _ in zip(pairs, range(count), strict=False)
+    ]
+    return [(one, other) for one, other in found if one and other]
 
 
 def write_texts(folder: Path, pairs: Pairs, others: Pairs) -> None:
