@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.joined import together
 from gnomon.doctor.sides import sides
 from gnomon.probe import AttentionCall, Record
 
@@ -18,7 +19,9 @@ _FEWEST_KEYS = 4  # of rows that entropy is measured on: with two keys little is
 
 @dataclass(frozen=True)
 class Heads:
-    """One attention call, head by head. All tensors are `[H]`, measured on real tokens.
+    """One attention call, or several of one head each (see `joined`), head by head.
+
+    All tensors are `[H]`, measured on real tokens.
 
     Attributes:
         module: dotted name of the module that made the call.
@@ -34,7 +37,7 @@ class Heads:
         queries: how many queries all this was measured on.
     """
 
-    index: int
+    call: AttentionCall
     module: str
     is_cross: bool
     entropy: Tensor
@@ -61,7 +64,7 @@ def heads(case: Case) -> tuple[Heads, ...]:
 def measured(record: Record, case: Case) -> tuple[Heads, ...]:
     """Of every attention call of a record made on `case.small`."""
     found = []
-    for attention in record.attention:
+    for attention in together(record):
         if attention.weights is not None:
             found.append(_of_call(record, case, attention))
     return tuple(found)
@@ -85,7 +88,7 @@ def _of_call(record: Record, case: Case, attention: AttentionCall) -> Heads:
     rest = _without(attention, allowed, at_sink)
     largest = weights.max(-1).values
     return Heads(
-        index=attention.index,
+        call=attention,
         module=attention.module,
         is_cross=attention.is_cross,
         entropy=_mean(_entropy(weights) / count.clamp_min(2).log(), rows),

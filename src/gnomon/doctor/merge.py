@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from gnomon.probe import AttentionCall, Record
-from gnomon.probe.record import ModuleCall
+from gnomon.probe.record import ModuleCall, ProjectionCall
 
 _SAME = 1e-3  # relative, of sums of squares
+_Reader = ModuleCall | ProjectionCall
+_Arrange = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Merged:
-    """The module that reads the heads' outputs side by side.
+    """The projection (or another module) that reads the heads' outputs side by side.
 
     Attributes:
-        given: what it reads, `[B·T, H·K]`.
-        expected: the heads' outputs at the same rows, `[B·T, H·K]`, in the same order of rows.
+        given: what it reads.
         in_place: each row of `given` holds what the heads gave at that position.
-        in_order: and the heads stand there one after another.
+        arrange: the heads' outputs `[B, H, T, K]` → `given`; None: the heads do not stand there
+            one after another.
     """
 
-    module: str
+    reader: _Reader
     given: Tensor
-    expected: Tensor
     in_place: bool
-    in_order: bool
+    arrange: _Arrange | None
 
 
 def merged(record: Record, attention: AttentionCall) -> Merged | None:
@@ -40,43 +42,86 @@ def merged(record: Record, attention: AttentionCall) -> Merged | None:
     if output is None or output.size(2) < 2:
         return None
     output = output.float()
-    rows = output.transpose(1, 2).flatten(2)  # [B, T, H·K]
     total, largest = float(output.square().sum()), float(output.abs().max())
     found: Merged | None = None
-    for call in _after(record, attention):
-        for tensor in call.given:
-            if tensor.numel() != output.numel() or tensor.size(-1) != rows.size(-1):
-                continue
-            given = tensor.float().reshape(-1, rows.size(-1))
-            if abs(float(given.square().sum()) - total) > _SAME * total:
-                continue
-            if abs(float(given.abs().max()) - largest) > _SAME * largest:
-                continue
-            orders = [rows, rows.transpose(0, 1)]
-            for order in orders:
-                expected = order.reshape(given.shape)
-                if _same_rows(given, expected):
-                    in_order = bool(torch.allclose(given, expected, rtol=1e-3, atol=1e-4 * largest))
-                    found = Merged(call.module, given, expected, True, in_order)
-                    break
-            else:
-                positions = tensor.shape[:2] in (rows.shape[:2], rows.transpose(0, 1).shape[:2])
-                if found is None and positions and _same_values(given, rows):
-                    found = Merged(call.module, given, rows.reshape(given.shape), False, False)
+    for reader, tensor in read_after(record, attention):
+        if tensor.numel() != output.numel():
+            continue
+        given = tensor.float()
+        if abs(float(given.square().sum()) - total) > _SAME * total:
+            continue
+        if abs(float(given.abs().max()) - largest) > _SAME * largest:
+            continue
+        found = _fitting(output, reader, tensor, largest) or found
     return found
 
 
-def _after(record: Record, attention: AttentionCall) -> list[ModuleCall]:
-    """Module calls within the owner of the attention and beside it, in order."""
+def _fitting(output: Tensor, reader: _Reader, tensor: Tensor, largest: float) -> Merged | None:
+    given = tensor.float()
+    if given.dim() == 4:
+        if isinstance(reader, ProjectionCall):  # einsum("bhtk,hkd->btd")
+            for arrange in _APART:
+                if _close(arrange(output), given, largest):
+                    return Merged(reader, tensor, True, arrange)
+        return None
+    rows = _side_by_side(output)  # [B, T, H·K]
+    if given.size(-1) != rows.size(-1):
+        return None
+    for arrange in (_side_by_side, _time_first):
+        expected = arrange(output).reshape(given.shape)
+        if _same_rows(given, expected):
+            in_order = _close(expected, given, largest)
+            return Merged(reader, tensor, True, arrange if in_order else None)
+    positions = given.shape[:2] in (rows.shape[:2], rows.transpose(0, 1).shape[:2])
+    if positions and _same_values(given, rows):
+        return Merged(reader, tensor, False, None)
+    return None
+
+
+def _side_by_side(heads: Tensor) -> Tensor:
+    """`[B, H, T, K]` → `[B, T, H·K]`."""
+    return heads.transpose(1, 2).flatten(2)
+
+
+def _time_first(heads: Tensor) -> Tensor:
+    """`[B, H, T, K]` → `[T, B, H·K]`."""
+    return _side_by_side(heads).transpose(0, 1)
+
+
+_APART: tuple[_Arrange, ...] = (
+    lambda heads: heads,
+    lambda heads: heads.transpose(1, 2),
+    lambda heads: heads.permute(2, 0, 1, 3),
+)
+
+
+def _close(expected: Tensor, given: Tensor, largest: float) -> bool:
+    return expected.shape == given.shape and bool(
+        torch.allclose(given, expected, rtol=1e-3, atol=1e-4 * largest)
+    )
+
+
+def read_after(record: Record, attention: AttentionCall) -> Iterator[tuple[_Reader, Tensor]]:
+    """What modules and bare projections in the owner of the attention and beside it read."""
     parent = attention.module.rpartition(".")[0]
-    found = [
+    while parent and parent not in record.modules:  # a list of modules is not called
+        parent = parent.rpartition(".")[0]
+
+    def near(name: str) -> bool:
+        return not parent or name.startswith(f"{parent}.") or name == parent
+
+    readers: list[_Reader] = [
         call
         for name, calls in record.modules.items()
-        if not parent or name.startswith(f"{parent}.") or name == parent
+        if near(name) and name != attention.module
         for call in calls
-        if name != attention.module
     ]
-    return sorted(found, key=lambda call: call.order)
+    readers += [call for call in record.projections if near(call.module)]
+    for reader in sorted(readers, key=lambda call: call.order):
+        if isinstance(reader, ProjectionCall):
+            yield reader, reader.given
+        else:
+            yield from ((reader, tensor) for tensor in reader.given)
 
 
 def _same_rows(a: Tensor, b: Tensor) -> bool:
@@ -94,31 +139,30 @@ def _same_values(a: Tensor, b: Tensor) -> bool:
 @torch.no_grad()
 def contributions(root: nn.Module, record: Record, attention: AttentionCall) -> Tensor | None:
     """`[H]`: root mean square of what each head adds after the output projection; None: unseen."""
-    found = merged(record, attention)
-    output = attention.output
-    if output is None:
+    found, output = merged(record, attention), attention.output
+    if found is None or found.arrange is None or output is None:
         return None
-    heads, width = output.size(1), output.size(-1)
-    owner = root.get_submodule(attention.module)
-    if found is None and isinstance(owner, nn.MultiheadAttention):
-        given = output.transpose(1, 2).reshape(-1, heads * width)
-        project: nn.Module = owner.out_proj
-    elif found is not None and found.in_order:
-        given, project = found.given, root.get_submodule(found.module)
-        if list(project.children()) or not any(p.dim() == 2 for p in project.parameters()):
-            return None
+    arrange, shape, dtype = found.arrange, found.given.shape, found.given.dtype
+    project: Callable[[Tensor], Tensor]
+    if isinstance(found.reader, ProjectionCall):
+        project = found.reader.again
     else:
-        return None
-    weight = next(p for p in project.parameters() if p.dim() == 2)
-    given = given.to(weight)
+        project = module = root.get_submodule(found.reader.module)
+        weight = next((p for p in module.parameters() if p.dim() == 2), None)
+        if list(module.children()) or weight is None:
+            return None
+        dtype = weight.dtype
+
+    def given(heads: Tensor) -> Tensor:
+        return arrange(heads).reshape(shape).to(dtype)
+
     try:
-        nothing = project(torch.zeros_like(given))
+        nothing = project(given(torch.zeros_like(output)))
         parts = []
-        for head in range(heads):
-            only = torch.zeros_like(given)
-            columns = slice(head * width, (head + 1) * width)
-            only[:, columns] = given[:, columns]
-            parts.append((project(only) - nothing).float().square().mean().sqrt())
+        for head in range(output.size(1)):
+            only = torch.zeros_like(output)
+            only[:, head] = output[:, head]
+            parts.append((project(given(only)) - nothing).float().square().mean().sqrt())
     except Exception:  # no plain projection
         return None
     return torch.stack(parts)
@@ -151,28 +195,33 @@ def _cut(record: Record, attention: AttentionCall, tensor: Tensor) -> bool | Non
         return None
     width = tensor.size(1) * tensor.size(3)
     crossed: bool | None = None
-    owner = attention.module
-    for name, calls in record.modules.items():
-        if owner and not name.startswith(f"{owner}."):
+    for output in _projected(record, attention.module):
+        if output.dim() != 3 or output.size(-1) < width or output.size(-1) % width:
             continue
-        for call in calls:
-            for output in call.tensors:
-                if output.dim() != 3 or output.size(-1) < width or output.size(-1) % width:
-                    continue
-                for place in range(output.size(-1) // width):
-                    part = output[..., place * width : (place + 1) * width].float()
-                    at = part.square().sum(-1)
-                    total = float(energy.sum())
-                    if abs(float(at.sum()) - total) > _SAME * total:
-                        continue
-                    for order in (at, at.T):
-                        if order.shape == energy.shape and bool(
-                            ((order - energy).abs() <= 1e-2 * energy.mean()).all()
-                        ):
-                            return True
-                    if at.shape not in (energy.shape, energy.T.shape):
-                        continue  # attention in blocks: other rows on purpose
-                    exact = abs(float(at.sum()) - total) <= 1e-6 * total
-                    if exact or _same_values(part, tensor):
-                        crossed = False
+        for place in range(output.size(-1) // width):
+            part = output[..., place * width : (place + 1) * width].float()
+            at = part.square().sum(-1)
+            total = float(energy.sum())
+            if abs(float(at.sum()) - total) > _SAME * total:
+                continue
+            for order in (at, at.T):
+                if order.shape == energy.shape and bool(
+                    ((order - energy).abs() <= 1e-2 * energy.mean()).all()
+                ):
+                    return True
+            if at.shape not in (energy.shape, energy.T.shape):
+                continue  # attention in blocks: other rows on purpose
+            exact = abs(float(at.sum()) - total) <= 1e-6 * total
+            if exact or _same_values(part, tensor):
+                crossed = False
     return crossed
+
+
+def _projected(record: Record, owner: str) -> Iterator[Tensor]:
+    """What modules and bare projections in the owner of an attention call gave."""
+    for name, calls in record.modules.items():
+        if not owner or name.startswith(f"{owner}."):
+            yield from (tensor for call in calls for tensor in call.tensors)
+    for each in record.projections:
+        if not owner or each.module == owner or each.module.startswith(f"{owner}."):
+            yield each.output

@@ -59,7 +59,7 @@ def _names(
     if len(fits) == 1:
         return fits[0], fits[0]
     beside = [each.module for each in record.attention if each.is_cross]
-    root = _common([each.split(".") for each in beside])
+    root = common([each.split(".") for each in beside])
     if not root:
         return None, None
     own = attention.module.split(".")
@@ -69,7 +69,7 @@ def _names(
     return name, name
 
 
-def _common(paths: list[list[str]]) -> list[str]:
+def common(paths: list[list[str]]) -> list[str]:
     """What all of them begin with."""
     shared = []
     for pieces in zip(*paths, strict=False):

@@ -38,6 +38,12 @@ PRODUCTS = _names(
     matmul __rmatmul__ bmm mm baddbmm einsum
     """
 )
+# products with a parameter, in whatever form
+PROJECTIONS = PRODUCTS | _names(
+    """
+    linear addmm tensordot
+    """
+)
 # what scores may pass through on their way without being retraced
 OPAQUE = _names(
     """

@@ -34,7 +34,8 @@ def observe(
 
     Args:
         module: any module; submodules are named as in `named_modules()`.
-        keep_outputs: keep the output tensors of every submodule (else only their statistics).
+        keep_outputs: keep the output tensors of every submodule (else only their statistics), and
+            what went into and came out of products with bare parameters.
         keep_graph: keep attention weights with their graph, for gradients, where there are any.
 
     Yields:
@@ -69,7 +70,16 @@ def observe(
                 trails[tensor] = Trail(origins)
 
     owners = Owners(module, record, keeper, keep_outputs=keep_outputs, on_root=enter, on_exit=leave)
-    watch = FunctionWatch(record, module, owners, dispatch, keeper, trails, keep_graph=keep_graph)
+    watch = FunctionWatch(
+        record,
+        module,
+        owners,
+        dispatch,
+        keeper,
+        trails,
+        keep_outputs=keep_outputs,
+        keep_graph=keep_graph,
+    )
     owners.attach()
     try:
         with uncompiled(), dispatch, watch:

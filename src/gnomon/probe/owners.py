@@ -69,6 +69,11 @@ class Owners:
         """The dotted name of the innermost running module."""
         return self._stack[-1].name if self._stack else ""
 
+    @property
+    def count(self) -> int:
+        """How many module calls have begun."""
+        return self._count
+
     def name_outside(self, kind: type[nn.Module] | tuple[type[nn.Module], ...]) -> str:
         """The innermost running module that is not of that kind."""
         for frame in reversed(self._stack):

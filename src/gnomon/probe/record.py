@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -93,6 +94,30 @@ class ModuleCall:
     def tensors(self) -> tuple[Tensor, ...]:
         """The floating-point results, detached; only with keep_outputs=True."""
         return tuple(kept.tensor for kept in self._tensors)
+
+
+@dataclass(eq=False)
+class ProjectionCall:
+    """A product with a parameter outside of `nn.Linear`: `F.linear(x, self.w)`, `x @ self.w` …"""
+
+    # dotted name of the innermost module that made the call
+    module: str
+    # how many module calls had begun before it
+    order: int
+    # the same product of another tensor of the shape of `given`, bias included
+    again: Callable[[Tensor], Tensor] = field(repr=False)
+    _given: Kept = field(repr=False)
+    _output: Kept = field(repr=False)
+
+    @property
+    def given(self) -> Tensor:
+        """What was projected, detached."""
+        return self._given.tensor
+
+    @property
+    def output(self) -> Tensor:
+        """Detached."""
+        return self._output.tensor
 
 
 @dataclass(eq=False)
@@ -226,6 +251,8 @@ class Record:
 
     attention: list[AttentionCall] = field(default_factory=list)
     norms: list[NormCall] = field(default_factory=list)
+    # only with keep_outputs=True
+    projections: list[ProjectionCall] = field(default_factory=list)
     embeddings: list[EmbeddingCall] = field(default_factory=list)
     softmaxes: list[SoftmaxCall] = field(default_factory=list)
     dropouts: list[DropoutCall] = field(default_factory=list)

@@ -18,12 +18,19 @@ from gnomon.probe.flex import FlexEvidence
 from gnomon.probe.follow import Follower, is_cross
 from gnomon.probe.fused import FusedEvidence
 from gnomon.probe.kept import Keeper, storage
-from gnomon.probe.names import ACTIVATIONS, DROPOUTS, REDUCTIONS
+from gnomon.probe.names import ACTIVATIONS, DROPOUTS, PROJECTIONS, REDUCTIONS
 from gnomon.probe.norms import NORMS, norm_call
 from gnomon.probe.owners import Owners
 from gnomon.probe.quiet import quiet
 from gnomon.probe.recognise import Recogniser
-from gnomon.probe.record import ActivationCall, DropoutCall, EmbeddingCall, Record, Statistics
+from gnomon.probe.record import (
+    ActivationCall,
+    DropoutCall,
+    EmbeddingCall,
+    ProjectionCall,
+    Record,
+    Statistics,
+)
 from gnomon.probe.trails import Trail, Trails
 
 
@@ -39,9 +46,11 @@ class FunctionWatch(TorchFunctionMode):
         keeper: Keeper,
         trails: Trails,
         *,
+        keep_outputs: bool,
         keep_graph: bool,
     ) -> None:
         super().__init__()
+        self._keep_outputs = keep_outputs
         self._record = record
         self._root = root
         self._owners = owners
@@ -113,6 +122,8 @@ class FunctionWatch(TorchFunctionMode):
                 frame.reduces = True
         elif name == "add":
             self._small_number(call)
+        elif name in PROJECTIONS and self._keep_outputs:
+            self._projection(call, result)
         if isinstance(result, Tensor) and isinstance(call.args[0], Tensor):
             trail = self._softmax(call, result)
             if trail is not None:
@@ -272,6 +283,32 @@ class FunctionWatch(TorchFunctionMode):
         if self._parameters is None:
             self._parameters = {storage(p) for p in self._root.parameters()}
         return self._parameters
+
+    def _projection(self, call: Call, result: Any) -> None:
+        """A product of one tensor with parameters; that of `nn.Linear` is its module's call."""
+        frame = self._owners.frame
+        if not isinstance(result, Tensor) or (frame and type(frame.module) is nn.Linear):
+            return
+        args = call.args
+        if call.name == "einsum" and len(args) == 2 and isinstance(args[1], (list, tuple)):
+            args = (args[0], *args[1])
+        parameters = self._parameter_storages()
+        tensors = [(place, x) for place, x in enumerate(args) if isinstance(x, Tensor)]
+        tensors = [(place, x) for place, x in tensors if storage(x) not in parameters]
+        others = sum(1 for _ in call.tensors()) - len(tensors)
+        if len(tensors) != 1 or not others:
+            return
+        place, given = tensors[0]
+        before, after, func, more = args[:place], args[place + 1 :], call.func, call.kwargs
+        self._record.projections.append(
+            ProjectionCall(
+                self._owners.name,
+                self._owners.count,
+                lambda x: func(*before, x, *after, **more),
+                self._keeper.keep(given),
+                self._keeper.keep(result),
+            )
+        )
 
     def _norm(self, call: Call, result: Any) -> None:
         frame = self._owners.frame

@@ -50,10 +50,10 @@ def dead_heads(case: Case) -> Outcome:
     for each in heads(case):
         if not each.queries:
             continue
-        size = contributions(case.module, case.record, case.record.attention[each.index])
+        size = contributions(case.module, case.record, each.call)
         silent = _silent(each.context)
         unread = _silent(size) if size is not None else torch.zeros_like(silent)
-        blind = _blind(each.score_std) | _same_for_all(case, each)
+        blind = _blind(each.score_std) | _same_for_all(each)
         counted += silent.numel()
         alive = alive or not bool((silent | unread).all())
         if bool((silent | unread).all()) and silent.numel() > 1:
@@ -97,9 +97,9 @@ def _blind(score_std: Tensor) -> Tensor:
     return score_std <= _NOTHING * score_std.max()
 
 
-def _same_for_all(case: Case, layer: Heads) -> Tensor:
+def _same_for_all(layer: Heads) -> Tensor:
     """`[H]`: its queries, or its keys, are one vector for all tokens of a text (a bias alone)."""
-    call = case.record.attention[layer.index]
+    call = layer.call
     same = torch.zeros_like(layer.score_std, dtype=torch.bool)
     for vectors in (call.query, call.key):
         if vectors is not None and vectors.size(2) > 1:

@@ -6,6 +6,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.heads import alike
+from gnomon.doctor.joined import joined
 from gnomon.probe import AttentionCall
 
 _FAULTY = """
@@ -49,7 +50,7 @@ def duplicate_heads(case: Case) -> Outcome:
     same: list[str] = []
     near: list[str] = []
     highest, pairs = 0.0, 0
-    for call in case.record.attention:
+    for call in joined(case):
         matrix = alike(call)
         if matrix is None or matrix.size(0) < 2:
             continue
