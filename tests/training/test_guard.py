@@ -88,7 +88,8 @@ def test_the_second_look_draws_the_same_random_numbers(tmp_path):
 
 def test_a_gradient_that_overflows_names_where(tmp_path):
     message, _ = stopped(tmp_path, PoisonedTask(backward=float("inf")))
-    assert "first: the gradient of the output of inner.0" in message
+    assert "first: the way back through a multiplication in inner.1 (Poison)" in message
+    assert "it shows in the gradient of the output of inner.0" in message
     assert "gradient norm nan" in message or "gradient norm inf" in message
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from gnomon.probe.attention import AttentionCall
 from gnomon.probe.compare import Difference, compare_unobserved
 from gnomon.probe.observe import observe
+from gnomon.probe.origin import Origin, Trail, origins
 from gnomon.probe.record import (
     ActivationCall,
     DropoutCall,
@@ -31,11 +32,14 @@ __all__ = [
     "FusedKernel",
     "ModuleCall",
     "NormCall",
+    "Origin",
     "ProjectionCall",
     "RandomOp",
     "Record",
     "SoftmaxCall",
     "Statistics",
+    "Trail",
     "compare_unobserved",
     "observe",
+    "origins",
 ]

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gnomon.probe.compiled import uncompiled
 from gnomon.probe.dispatch import DispatchWatch
-from gnomon.probe.observe import observe, uncompiled
+from gnomon.probe.observe import observe
 from gnomon.probe.owners import floats
 from gnomon.probe.quiet import quiet
 from gnomon.probe.record import FusedKernel, Record

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
 
 from gnomon.errors import ModelError
+from gnomon.probe.compiled import uncompiled
 from gnomon.probe.dispatch import DispatchWatch
 from gnomon.probe.kept import Keeper
 from gnomon.probe.norms import handwritten_norm
@@ -87,13 +87,3 @@ def observe(
     finally:
         owners.detach()
         trails.clear()
-
-
-def uncompiled() -> contextlib.AbstractContextManager[Any]:
-    """Compiled functions run as plain Python; nothing to do where none was ever compiled."""
-    if "torch._dynamo" not in sys.modules:
-        return contextlib.nullcontext()
-    import torch
-
-    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-    return stance

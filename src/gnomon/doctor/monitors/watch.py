@@ -240,7 +240,7 @@ class TrainingMonitor:
                 guilty, finding = each, finding_of(explain(autopsy, found))
                 break
         if finding is None or guilty is None:
-            finding = _outside(found, gradients)
+            finding = _outside(found, self._value, gradients)
             guilty = passes[-1] if passes else None
         self.panel.findings["non-finite"] = finding
         note = ""
@@ -285,10 +285,19 @@ class TrainingMonitor:
         )
 
 
-def _outside(seen: str, gradients: Mapping[str, Tensor]) -> Finding:
-    """The forward pass is finite: what the gradients themselves tell."""
+def _outside(seen: str, loss: float | None, gradients: Mapping[str, Tensor]) -> Finding:
+    """The forward pass is finite: what loss and gradients themselves tell."""
     bad = [name for name, g in gradients.items() if not bool(_dense(g).isfinite().all())]
-    where = bad[-1:]  # the last one forward is the first one backward
+    if loss is None or not math.isfinite(loss):
+        where: tuple[str, ...] = ()
+        cause = "It arises behind the model, in the loss function: a logarithm of 0, a division "
+        cause += "by 0 tokens, or a label whose logit is −inf."
+        mend = "Compute the loss in fp32 from logits (cross_entropy), divide by max(1, tokens). "
+    else:
+        where = tuple(bad[-1:])  # the last one forward is the first one backward
+        cause = "Outputs and loss are finite: the gradient becomes NaN or infinite on its way back "
+        cause += "(a root or division whose operand is 0, or a loss too large for the format)."
+        mend = ""
     return Finding(
         code="non-finite",
         group="training",
@@ -296,11 +305,10 @@ def _outside(seen: str, gradients: Mapping[str, Tensor]) -> Finding:
         verdict="fail",
         evidence=f"{seen}; run again, every module's output is finite"
         + (f"; {len(bad)} parameters have a gradient that is not" if bad else ""),
-        where=tuple(where),
-        cause="It arises behind the model: in the loss function (a logarithm of 0, a division by "
-        "0 tokens) or on its way back.",
-        mend="Pass the loss function (`gnomon.watch(…, loss=…)`) to have its backward pass run "
-        "again, too; compute the loss in fp32 from logits.",
+        where=where,
+        cause=cause,
+        mend=f"{mend}Pass the loss function (`gnomon.watch(…, loss=…)`): then the loss and its "
+        "backward pass are run again, too, and the operation is named.",
         reference="pytorch: torch.autograd.detect_anomaly",
     )
 

@@ -10,11 +10,10 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.optimizing import listed
-from gnomon.doctor.overflow import overflows
 from gnomon.doctor.run import run
 from gnomon.doctor.stock import LARGEST
 from gnomon.doctor.what_if import HIGHEST_FP16, follows_dtype, judged, runs_in
-from gnomon.probe import AttentionCall, Record
+from gnomon.probe import AttentionCall, Record, origins
 
 _FAULTY = """
     import torch
@@ -38,6 +37,7 @@ _MENDED = _FAULTY.replace("-1e9", "torch.finfo(scores.dtype).min")
 _NEAR = 0.25  # of the constant: a score of either sign, beside keys of the other
 
 
+_SUMS = ("add", "sub", "rsub", "mul")
 _TWO = (
     "Two additive masks are summed, so keys that both hide get twice the constant: beyond the "
     "dtype's range, -∞."
@@ -81,10 +81,11 @@ def mask_constant(case: Case) -> Outcome:
             added.setdefault(name, constants)
     if not masked:
         raise Skip("no attention call hides a key")
-    with overflows(case.module) as beyond:
+    with origins(case.module) as trail:
         case.run(padded, record=True)  # watched: no fused fast path
+    beyond = [each for each in trail.origins if each.operator.rstrip("_") in _SUMS]
     if beyond:
-        where = list(dict.fromkeys(beyond))
+        where = list(dict.fromkeys(each.module or "" for each in beyond))
         return warning(
             f"a sum of finite numbers is infinite in {listed([w or 'the root' for w in where])}: "
             "masks of the dtype's smallest number are added to one another",

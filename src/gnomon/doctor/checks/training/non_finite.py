@@ -37,7 +37,7 @@ _MENDED = _FAULTY.replace("tril(-1).bool()  # the first token sees nothing", "tr
     title=TITLE,
     cost="probe",
     cause="A value left the range of its number format, or a division by 0.",
-    mend="Look at the module that is named first, and at what it read.",
+    mend="Look at the operation that is named first, and at what it read.",
     reference=REFERENCE,
     symptoms=("nan",),
     example=_FAULTY,
@@ -47,8 +47,8 @@ def non_finite(case: Case) -> Outcome:
     """One NaN reaches every weight with the next step, and the run is lost.
 
     The pass is made once under watch, forward and backward, and once under the probe. The first
-    module whose output or gradient is not finite is named, with the size of the scores before its
-    softmax. A crash bundle is made again as it was recorded.
+    operation that makes NaN or infinity of finite numbers is named, with its module, its line, and
+    in attention the size of the scores. A crash bundle is made again as it was recorded.
     """
     if case.patient.replay is not None:
         return case.patient.replay()
