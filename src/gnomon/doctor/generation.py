@@ -8,7 +8,7 @@ it may be anybody's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from gnomon.doctor.call import Call, Side
 from gnomon.doctor.case import Case, remembered, unlabelled
 from gnomon.doctor.finding import NotApplicable, Skip
+from gnomon.doctor.logits import Product, logit_product, logit_writers, noting
 from gnomon.doctor.loops import Generate, loop
-from gnomon.doctor.run import difference, tensors
+from gnomon.doctor.run import difference
 from gnomon.probe import Record, observe
 
 _LONGEST = 256  # positions of the long request
@@ -216,12 +217,18 @@ def generate(
     run = loop(case, num_beams)
     found = Generated(call, torch.empty(0), (), Record())
     # Of modules that write the same logits the innermost is in every loop; the root may not be.
-    for name in logit_writers(case):
+    for writer in _writers(case):
         shaken = _Shaken(ends(case)) if num_beams > 1 else None
-        found = _noted(case, call, num_tokens, num_beams, run, name, shaken, observed)
+        found = _noted(case, call, num_tokens, num_beams, run, writer, shaken, observed)
         if found.steps:
             break
     return found
+
+
+def _writers(case: Case) -> Iterator[str | Product]:
+    yield from logit_writers(case)
+    if (product := logit_product(case)) is not None:
+        yield product
 
 
 class _Shaken:
@@ -249,30 +256,23 @@ def _noted(
     num_tokens: int,
     num_beams: int,
     run: Generate,
-    writer: str,
+    writer: str | Product,
     shaken: _Shaken | None,
     observed: bool,
 ) -> Generated:
     module = case.module.eval()
-    size, rows = case.base.tokens.size(-1), call.num_rows()
+    rows = call.num_rows()
     outputs: list[Tensor] = []
 
-    def note(_: nn.Module, __: Any, output: Any) -> None:
-        for each in tensors(output).values():
-            if each.dim() in (2, 3) and each.size(-1) == size:
-                outputs.append((each if each.dim() == 3 else each[:, None]).detach().clone())
-                if shaken is not None:
-                    shaken.shake(each)
-                return
+    def note(logits: Tensor) -> None:
+        outputs.append(logits.detach().clone())
+        if shaken is not None:
+            shaken.shake(logits)
 
-    hook = module.get_submodule(writer).register_forward_hook(note)
     looking = observe(module) if observed else contextlib.nullcontext(Record())
-    try:
-        with torch.no_grad(), looking as record:
-            torch.manual_seed(0)
-            tokens = run(call, num_tokens).detach()
-    finally:
-        hook.remove()
+    with torch.no_grad(), looking as record, noting(case, writer, note):
+        torch.manual_seed(0)
+        tokens = run(call, num_tokens).detach()
     if tokens.dim() != 2 or tokens.size(0) != rows:
         raise Skip(f"generate gives {tuple(tokens.shape)}, not the tokens of {rows} rows")
     if tokens.size(1) > num_tokens:  # the prompt comes first
@@ -406,20 +406,3 @@ def until_end(tokens: Tensor, over: frozenset[int]) -> int:
         if token in over:
             return place + 1
     return len(tokens)
-
-
-def logit_writers(case: Case) -> list[str]:
-    """Modules that give the model's output (the root among them, last)."""
-    tokens, record = case.seen.tokens, case.seen.record
-    return sorted(
-        (
-            name
-            for name, calls in record.modules.items()
-            for call in calls[-1:]
-            if any(
-                each.shape == tokens.shape and torch.equal(each, tokens) for each in call.tensors
-            )
-        ),
-        key=len,
-        reverse=True,
-    )

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
-from gnomon.doctor.generation import Generated, logit_writers
+from gnomon.doctor.generation import Generated
+from gnomon.doctor.logits import logit_writers
 from gnomon.doctor.loops import loop
 from gnomon.doctor.run import difference, tensors
 from gnomon.doctor.trace import at_fault, first_inner

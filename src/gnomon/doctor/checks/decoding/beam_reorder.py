@@ -56,7 +56,7 @@ def beam_reorder(case: Case) -> Outcome:
     call = prompts(case, num_tokens)
     made = generate(case, call, num_tokens, _NUM_BEAMS)
     if not made.steps:
-        raise Skip("no module was seen that writes the scores of each step of the beam search")
+        raise Skip("nothing was seen that writes the scores of each step of the beam search")
     full, over = continued(case, call, made.tokens), ends(case)
     worst, at, row_at = 0.0, 0, 0
     for row, tokens in enumerate(made.tokens):
