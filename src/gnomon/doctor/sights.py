@@ -57,21 +57,22 @@ class Sight:
 
     @cached_property
     def future(self) -> Tensor:
-        """`[H]`: the most that a real query gives to later keys, in all."""
-        given = (self.weights.nan_to_num(0.0) * self._later).sum(-1)
-        return self._of_real(given)
+        """`[H]`: the most that a real query gives to later keys, in all, by magnitude."""
+        given = (self.weights.nan_to_num(0.0).abs() * self._later).sum(-1)
+        return self.of_real(given)
 
     @cached_property
     def padding(self) -> Tensor:
-        """`[H]`: the most that a real query gives to padding, in all."""
-        given = (self.weights.nan_to_num(0.0) * ~self.keep[:, None, None, :]).sum(-1)
-        return self._of_real(given)
+        """`[H]`: the most that a real query gives to padding, in all, by magnitude."""
+        given = (self.weights.nan_to_num(0.0).abs() * ~self.keep[:, None, None, :]).sum(-1)
+        return self.of_real(given)
 
     def mass(self, what: What) -> Tensor:
         """`[H]` of either."""
         return self.future if what == "future" else self.padding
 
-    def _of_real(self, given: Tensor) -> Tensor:
+    def of_real(self, given: Tensor) -> Tensor:
+        """`[H]`: the most of `[B, H, T]` that a real query with a real key to see has."""
         # A query with nothing but padding to see is told by empty-row.
         some = self.keep.any(1)[:, None] & self.real
         return given.masked_fill(~some[:, None, :], 0.0).amax((0, 2))

@@ -1,5 +1,6 @@
 """future-leak: no position of a causal model sees a later one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, failure, passed
+from gnomon.doctor.hidden_how import later, set_to_a_number, taken_after_softmax
 from gnomon.doctor.run import Run, difference, run
 from gnomon.doctor.sights import SEEN, Sight, places
 from gnomon.doctor.trace import parted
@@ -189,30 +191,49 @@ def _mixes_in_training(module: nn.Module) -> bool:
 def _leak(case: Case, worst: float, at: int, reason: str) -> Outcome:
     own = _own(case)
     open_ones = [each for each in own if float(each.future.max()) > SEEN]
-    where = places(open_ones, "future")
+    where, mend = places(open_ones, "future"), ""
     near = [each for each in open_ones if _by_one(each)]
+    weak = set_to_a_number(open_ones, later, "later keys")
+    late = taken_after_softmax(own, later, "later keys")
     if open_ones and len(near) == len(open_ones):
         cause = "The look-ahead mask is shifted by one: each position sees the next."
+    elif weak is not None:
+        cause, mend = weak.cause, weak.mend
     elif open_ones and len(open_ones) == len(own) and all(bool(x.future.min() > SEEN) for x in own):
         cause = "No self-attention hides the future."
     elif open_ones:
         heads = sum(int((each.future > SEEN).sum()) for each in open_ones)
         total = sum(each.future.numel() for each in own)
         cause = f"{heads} of {total} heads in {len(open_ones)} of {len(own)} layers see the future."
+    elif late is not None:
+        where, cause, mend = list(late.where), late.cause, late.mend
     else:
-        cause = "Something beside attention mixes positions"
-        cause += ": every attention call hides the future." if own else "."
-        call, late = case.small, _late(case, at)
-        other = case.observed(call.perturbed(call.read, late))
-        early = ~late & call.keep(call.read).cpu()
+        call, late_positions = case.small, _late(case, at)
+        other = case.observed(call.perturbed(call.read, late_positions))
+        early = ~late_positions & call.keep(call.read).cpu()
         found = parted(case.module, case.seen, other, early, case.tolerance)
         where = [found[0]] if found else []
+        cause, mend = _unseen(own, where)
     return failure(
         f"other tokens from position {at} on move what stands before by {worst:.2g} of its spread "
         f"(rounding: {case.tolerance:.0e}); it is causal: {reason}",
         where=where,
         cause=cause,
+        mend=mend,
         moved=worst,
+    )
+
+
+def _unseen(own: Sequence[Sight], where: Sequence[str]) -> tuple[str, str]:
+    """Cause and mend where no attention call that was seen shows the leak."""
+    first = f" The first module that moves is {where[0]}." if where else ""
+    if not own:
+        return f"No self-attention shows its weights: what mixes positions is not known.{first}", ""
+    return (
+        f"Something beside attention mixes positions: all {len(own)} calls that were seen hide the "
+        f"future.{first}",
+        "Nothing in a causal layer may read later positions: neither a norm, a pooling or a "
+        "convolution over positions, nor a reshape that mixes them.",
     )
 
 

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
+from gnomon.doctor.hidden_how import taken_after_softmax
 from gnomon.doctor.run import difference
 from gnomon.doctor.sights import SEEN, Sight
 
@@ -77,13 +79,22 @@ def packed_documents(case: Case) -> Outcome:
         )
     seen = [each for each in case.sights_if_any if each.is_self and each.query == call.read]
     bad = [each for each in seen if _crosses(each, documents)]
+    late = taken_after_softmax(seen, lambda each: _other(each, documents), "other documents")
+    where, mend = list(dict.fromkeys(each.module for each in bad)), ""
+    if bad:
+        cause = f"{len(bad)} of {len(seen)} self-attentions see across documents."
+    elif late is not None:
+        where, cause, mend = list(late.where), late.cause, late.mend
+    elif seen:
+        cause = "No attention that was seen crosses documents: something else mixes them."
+    else:
+        cause = "No self-attention shows its weights: what mixes them is not known."
     return failure(
         f"other words in document {pair[0]} move its row's other documents by {worst:.2g} of their "
         f"spread (rounding: {case.tolerance:.0e})",
-        where=list(dict.fromkeys(each.module for each in bad)),
-        cause=f"{len(bad)} of {len(seen)} self-attentions see across documents."
-        if bad
-        else "No attention crosses documents: something else mixes them.",
+        where=where,
+        cause=cause,
+        mend=mend,
         moved=worst,
     )
 
@@ -111,9 +122,16 @@ def _documents(case: Case) -> Tensor:
     raise Skip("nothing says that rows hold several documents: name the input by document_key=")
 
 
-def _crosses(sight: Sight, documents: Tensor) -> bool:
-    T = documents.size(1)
-    weights = sight.weights[..., :T, :T].nan_to_num(0.0)
+def _other(sight: Sight, documents: Tensor) -> Tensor:
+    """Bool `[B, 1, T, S]`: keys of another document than the query's."""
+    T, S = sight.weights.shape[-2:]
+    short = documents.size(1)
     real = documents >= 0
     other = (documents[:, :, None] != documents[:, None, :]) & real[:, :, None] & real[:, None, :]
-    return bool((weights.masked_fill(~other[:, None], 0.0) > SEEN).any())
+    wide = torch.nn.functional.pad(other, (0, S - short, 0, T - short))
+    return wide[:, None].to(sight.weights.device)
+
+
+def _crosses(sight: Sight, documents: Tensor) -> bool:
+    weights = sight.weights.nan_to_num(0.0)
+    return bool((weights.masked_fill(~_other(sight, documents), 0.0) > SEEN).any())
