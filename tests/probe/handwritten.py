@@ -103,6 +103,18 @@ class Additive(Base):
         return F.softmax(scores, dim=-1).matmul(v)
 
 
+class Bounded(Base):
+    """The sum with the mask is kept from passing the lowest number, element by element."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+        lowest = torch.finfo(q.dtype).min
+        scores = q @ k.mT * K**-0.5 + torch.zeros_like(keep, dtype=q.dtype).masked_fill(
+            ~keep, lowest
+        )
+        scores = torch.max(scores, torch.tensor(lowest))
+        return self.drop(torch.maximum(scores, torch.tensor(lowest)).softmax(-1)) @ v
+
+
 class ScaledQuery(Base):
     """The scale goes on the query, before the heads are merged into the batch for bmm."""
 
@@ -227,6 +239,7 @@ SAME: list[type[Base]] = [
     EinsumHeadsLast,
     EinsumDots,
     Additive,
+    Bounded,
     ScaledQuery,
     BothScaled,
     InPlace,

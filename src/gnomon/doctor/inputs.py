@@ -263,6 +263,16 @@ def known_pad_id(patient: Patient) -> int | None:
     return None
 
 
+def text_ends(patient: Patient) -> set[int]:
+    """Ids that end a text, by the tokenizer and the configuration; empty: not known."""
+    found: set[Any] = set()
+    for owner in (patient.tokenizer, config_of(patient)):
+        for name in ("eos_token_id", "eos_id"):
+            value: Any = getattr(owner, name, None)
+            found |= set(value) if isinstance(value, list | tuple) else {value}
+    return {each for each in found if isinstance(each, int)}
+
+
 def config_of(patient: Patient) -> Any:
     """The model's configuration: as handed over, else what the module carries."""
     if patient.config is not None:

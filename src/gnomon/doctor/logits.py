@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.run import tensors
 from gnomon.probe.kept import storage
 
-Note = Callable[[Tensor], None]
+if TYPE_CHECKING:
+    from gnomon.doctor.case import Case
+
+Note = Callable[[Tensor], object]
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,15 @@ def logit_writers(case: Case) -> list[str]:
     )
 
 
-@remembered
 def logit_product(case: Case) -> Product | None:
-    """The product that gives the model's output.
+    """The product that gives the model's output, looked for once.
 
     A loop that calls parts of a model (an encoder's, a decoder's method) runs no module that does.
     """
+    return case.once("logit product", lambda: _find_product(case))
+
+
+def _find_product(case: Case) -> Product | None:
     made: list[tuple[Product, Tensor]] = []
     with _Watch(case, lambda product, result: made.append((product, result))):
         tokens = case.run(case.small).tokens  # of this very run: the mode may choose other kernels

@@ -8,7 +8,8 @@ without knowing how the user wrote the loss.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor.call import Call
 from gnomon.doctor.finding import Skip
+from gnomon.doctor.logits import Product, logit_product, noting
 from gnomon.doctor.run import Run, tensors_of
 
 if TYPE_CHECKING:
@@ -69,24 +71,17 @@ def read_objective(case: Case, call: Call, seed: int = 0) -> Objective:
     place = _place(case, call)
     used: list[Tensor] = []
 
-    def exchange(_: nn.Module, __: Any, output: Any) -> Any:
-        found = {id(t): t for t in tensors_of(output).values()}
-        real = _logits_in(output, call)
-        assert id(real) in found
+    def another(real: Tensor) -> Tensor:
         generator = torch.Generator().manual_seed(len(used))
         leaf = torch.randn(real.shape, generator=generator).to(real.device).requires_grad_()
-        shown = form(leaf).to(real.dtype)
         used.append(leaf)
-        return _replaced(output, real, shown)
+        shown: Tensor = form(leaf)
+        return shown.to(real.dtype)
 
     case.module.eval()
-    handle = place.register_forward_hook(exchange)
-    try:
-        with torch.enable_grad():
-            torch.manual_seed(seed)
-            loss = case.loss(call)
-    finally:
-        handle.remove()
+    with _exchanged(case, place, call, another), torch.enable_grad():
+        torch.manual_seed(seed)
+        loss = case.loss(call)
     if len(used) != 1:
         raise Skip(f"the loss takes the model's output {len(used)} times, not once")
     leaf = used[0]
@@ -110,16 +105,42 @@ def _form(output: Tensor) -> Any:
     return lambda logits: logits
 
 
-def _place(case: Case, call: Call) -> nn.Module:
-    """The innermost module whose output the logits are: a model may compute its loss inside."""
+@contextmanager
+def _exchanged(
+    case: Case, place: nn.Module | Product, call: Call, another: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
+    """Put other logits in the place of the model's own, wherever it writes them."""
+    if isinstance(place, Product):
+        with noting(case, place, lambda logits: logits.copy_(another(logits))):
+            yield
+        return
+
+    def exchange(_: nn.Module, __: Any, output: Any) -> Any:
+        real = _logits_in(output, call)
+        return _replaced(output, real, another(real))
+
+    handle = place.register_forward_hook(exchange)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _place(case: Case, call: Call) -> nn.Module | Product:
+    """The innermost module whose output the logits are: a model may compute its loss inside.
+
+    Where it does something to the output of its last module (a soft cap), that.
+    """
     seen = case.observed(call)
     logits, record = seen.tokens, seen.record  # of one run: observed, it takes no fast path
     for name, calls in reversed(record.modules.items()):
         tensors = calls[-1].tensors if name else ()
         if tensors and tensors[0].shape == logits.shape and torch.equal(tensors[0], logits):
             return case.module.get_submodule(name)
+    if (product := logit_product(case)) is not None:
+        return product
     if case.patient.loss is None:
-        raise Skip("no submodule gives the logits from which the model computes its loss")
+        raise Skip("nothing was seen to write the logits from which the model computes its loss")
     return case.module
 
 

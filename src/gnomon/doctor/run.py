@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.doctor.call import Call
-from gnomon.doctor.finding import Skip
+from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.probe import Record, observe
 
 _PREFERRED = ("logits", "last_hidden_state", "prediction_logits", "start_logits", "hidden_states")
@@ -42,10 +42,16 @@ class Run:
         """The output at each position, `[B, T, X]`: logits or the last hidden states.
 
         Raises:
-            Skip: nothing in the output runs along the text (a classifier's scores, say).
+            Skip: nothing in the output runs along the text; `NotApplicable` where all of it is one
+                value or row for each text (a classifier's scores).
         """
         found = self._along_text()
         if found is None:
+            rows = self.call.num_rows()
+            if self.tensors and all(
+                each.dim() < 3 and each.shape[:1] in ((), (rows,)) for each in self.tensors.values()
+            ):
+                raise NotApplicable("the model says something of each text, not of each position")
             shapes = {name: tuple(each.shape) for name, each in self.tensors.items()}
             raise Skip(f"no output has a value for each position: {shapes}")
         return found

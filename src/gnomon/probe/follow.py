@@ -82,6 +82,8 @@ class Follower:
             many = count if isinstance(count, int) else 1
             return replace(plain, factor=first.factor, repeats=first.repeats * many)
         if call.name in ("max", "amax", "logsumexp") and first.scores is not None:
+            if isinstance(call.argument(1, "other"), Tensor):  # element by element: a bound
+                return self._opaque(call, first, plain)
             return replace(plain, part="maximum")
         if call.name in OPAQUE:
             return self._opaque(call, first, plain)

@@ -47,8 +47,8 @@ PROJECTIONS = PRODUCTS | _names(
 # what scores may pass through on their way without being retraced
 OPAQUE = _names(
     """
-    tanh clamp nan_to_num tril triu relu sigmoid alpha_dropout dropout abs softplus round
-    layer_norm rms_norm square pow sqrt
+    tanh clamp clamp_min clamp_max maximum minimum nan_to_num tril triu relu sigmoid alpha_dropout
+    dropout abs softplus round layer_norm rms_norm square pow sqrt
     """
 )
 # pointwise nonlinearities

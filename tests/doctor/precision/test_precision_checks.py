@@ -130,6 +130,29 @@ def test_positions_in_bf16(low: bool, verdict: str, max_length: int | None) -> N
     assert found.verdict in ((verdict, "warn") if low else (verdict,)), found.evidence
 
 
+class TwoTexts(nn.Module):
+    """The positions of one of its texts are counted in the weights' dtype."""
+
+    def __init__(self, low: str) -> None:
+        super().__init__()
+        self.encoder, self.decoder = Rotary(low == "source"), Rotary(low == "target")
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        memory, out = self.encoder(source), self.decoder(target)
+        q, k = out[:, None], memory[:, None]
+        over: Tensor = nn.functional.scaled_dot_product_attention(q, k, k)
+        return out + over[:, 0]
+
+
+@pytest.mark.parametrize(("low", "verdict"), [("", "pass"), ("source", "fail"), ("target", "fail")])
+def test_positions_in_bf16_of_each_text(low: str, verdict: str) -> None:
+    torch.manual_seed(0)
+    batch = {"source": torch.randint(1, 50, (2, 8)), "target": torch.randint(1, 50, (2, 7))}
+    found = finding("bf16-positions", TwoTexts(low), batch=batch, precision="bf16")
+    assert found.verdict in ((verdict, "warn") if low else (verdict,)), found.evidence
+    assert not low or found.where == ("encoder" if low == "source" else "decoder",)
+
+
 def test_a_loss_scale_below_one_names_the_largest_gradient() -> None:
     torch.manual_seed(0)
     module = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)

@@ -71,7 +71,7 @@ def left_padded_generation(case: Case) -> Outcome:
     if side is None and not bool(keep[:, 0].all()):
         side = "left"
     if side == "right" and patient.generate is not None:
-        raise Skip("its prompts are padded at the right in use: see batch-differs")
+        raise NotApplicable("its prompts are padded at the right in use: see batch-differs")
     if not case.told(small).streams["source"].hides_padding:
         raise Skip("nothing tells the model where padding is: no mask among the inputs, no pad id")
     sure = side == "left" or patient.generate is None

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
-from gnomon.doctor.inputs import config_of, known_pad_id
+from gnomon.doctor.inputs import known_pad_id, text_ends
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import tensors
 
@@ -70,7 +70,7 @@ def pad_is_eos(case: Case) -> Outcome:
     text = call.text(call.read)
     if text.dim() != 2:
         raise NotApplicable("the model reads vectors: they have no token for the end")
-    eos = _ends(case)
+    eos = text_ends(case.patient)
     if not eos:
         raise Skip("the id that ends a text is not known: hand over the tokenizer")
     same = known_pad_id(case.patient) in eos
@@ -95,15 +95,6 @@ def pad_is_eos(case: Case) -> Outcome:
         mend="" if same else "Let the labels hold the end of each text.",
         gradient=learned,
     )
-
-
-def _ends(case: Case) -> set[int]:
-    patient, found = case.patient, set()
-    for owner in (patient.tokenizer, config_of(patient)):
-        for name in ("eos_token_id", "eos_id"):
-            value: Any = getattr(owner, name, None)
-            found |= set(value) if isinstance(value, list | tuple) else {value}
-    return {each for each in found if isinstance(each, int)}
 
 
 def _goal(case: Case) -> tuple[Tensor, Tensor]:

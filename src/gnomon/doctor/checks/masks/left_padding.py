@@ -10,7 +10,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.generation import pads_at_left
-from gnomon.doctor.run import difference
+from gnomon.doctor.run import Run, difference
 from gnomon.doctor.sights import SEEN, places, sights
 
 _NUM = 3
@@ -74,7 +74,7 @@ def left_padding(case: Case) -> Outcome:
     padded = call.padded("source", _NUM, "left")
     run = case.observed(padded)
     shift = _NUM if call.read == "source" else 0
-    moved = difference(run.tokens[:, shift:], before.tokens, call.keep(call.read))
+    moved = _moved(run, before, shift)
     seen = [each for each in sights(run) if each.has_padding and each.key == "source"]
     bad = places(seen, "padding")
     evidence = (
@@ -96,9 +96,9 @@ def left_padding(case: Case) -> Outcome:
             "look-ahead mask.",
             moved=moved,
         )
-    tokens, mended, mend = _with_positions(case, padded), None, ""
-    if tokens is not None:
-        mended = difference(tokens[:, shift:], before.tokens, call.keep(call.read))
+    counted, mended, mend = _with_positions(case, padded), None, ""
+    if counted is not None:
+        mended = _moved(counted, before, shift)
     numbers: dict[str, Any] = {"moved": moved, "moved_with_positions": mended}
     if mended is not None and mended <= case.tolerance:
         evidence += f"; with position_ids counted over real tokens by {mended:.1e}"
@@ -126,11 +126,19 @@ def _side(case: Case) -> str | None:
     return side
 
 
-def _with_positions(case: Case, padded: Call) -> torch.Tensor | None:
+def _moved(padded: Run, before: Run, shift: int) -> float:
+    """How far real positions are from where they were, or what is said of each text."""
+    call = before.call
+    if padded.main.dim() < 3:  # a classifier's
+        return difference(padded.main[:, None], before.main[:, None])
+    return difference(padded.tokens[:, shift:], before.tokens, call.keep(call.read))
+
+
+def _with_positions(case: Case, padded: Call) -> Run | None:
     if "position_ids" not in inspect.signature(case.module.forward).parameters:
         return None
     positions = (padded.keep("source").long().cumsum(1) - 1).clamp(min=0)
-    return case.run(padded.with_values(position_ids=positions)).tokens
+    return case.run(padded.with_values(position_ids=positions))
 
 
 def _tables(case: Case) -> list[str]:

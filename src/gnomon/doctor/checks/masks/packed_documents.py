@@ -9,6 +9,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.hidden_how import taken_after_softmax
+from gnomon.doctor.inputs import text_ends
 from gnomon.doctor.run import difference
 from gnomon.doctor.sights import SEEN, Sight
 
@@ -119,6 +120,13 @@ def _documents(case: Case) -> Tensor:
             keep = call.keep(call.read)
             if bool(((begins & keep).sum(1) > 1).any()):
                 return (begins.long().cumsum(1) - 1).masked_fill(~keep, -1)
+    if case.patient.batch is not None and (over := text_ends(case.patient)):
+        text, keep = case.call.text(call.read), case.call.keep(call.read)
+        ended = torch.isin(text, torch.tensor(sorted(over), device=text.device)) & keep
+        ended &= keep.flip(1).cumsum(1).flip(1) > 1  # real tokens follow
+        ended &= keep.cumsum(1) > 1  # some texts begin with the id that ends one
+        if not bool(ended.any()):
+            raise NotApplicable("no text of the batch ends within a row: nothing is packed")
     raise Skip("nothing says that rows hold several documents: name the input by document_key=")
 
 

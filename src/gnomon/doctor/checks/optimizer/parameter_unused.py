@@ -52,13 +52,16 @@ def parameter_unused(case: Case) -> Outcome:
     Only of a model that a recipe describes is it known that all of it is meant to be trained;
     others often carry a head that their loss does not use.
     """
-    if case.patient.recipe is None:
-        raise Skip("only of a recipe's model is every parameter known to be meant for training")
     case.loss_gives_gradients  # noqa: B018 - skips where no training loss is known
     asked = [name for name, p in case.module.named_parameters() if p.requires_grad]
     silent = [name for name in asked if case.gradients[name] is None]
     if not silent:
         return passed(f"all {len(asked)} parameters get a gradient")
+    if case.patient.recipe is None:
+        raise Skip(
+            f"{len(silent)} of {len(asked)} parameters get no gradient ({listed(silent)}); only "
+            "of a recipe's model is every one known to be meant for training"
+        )
     return failure(
         f"{len(silent)} of {len(asked)} parameters get no gradient: {listed(silent)}",
         where=silent,

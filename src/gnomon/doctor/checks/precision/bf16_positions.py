@@ -1,11 +1,12 @@
 """bf16-positions: positions are told apart when the model computes in bf16."""
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from gnomon.doctor.call import Call
+from gnomon.doctor.call import Call, StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
@@ -79,38 +80,61 @@ def bf16_positions(case: Case) -> Outcome:
                 cause="The table was computed from angles in half precision.",
                 off=off,
             )
-    call = _long(case)
-    if sum(p.numel() for p in case.module.parameters()) > _MOST:
-        raise Skip(f"the model has more than {_MOST:,} parameters: too large to copy")
-    wide = _first_keys(copy.deepcopy(case.module).float(), call)
-    low = _first_keys(copy.deepcopy(case.module).bfloat16(), call)
-    error = (low - wide).square().mean((0, 1, 3)) / wide.square().mean()
-    quarter = len(error) // 4
-    early = float(error[:quarter].mean().sqrt())
-    late = float(error[-quarter:].mean().sqrt())
+    if case.reads_vectors:
+        raise NotApplicable("the model reads vectors: whoever makes them adds the positions")
+    found, skipped = list[_Errors](), list[Skip]()
+    for name in case.small.streams:
+        try:
+            found.append(_errors(case, name))
+        except Skip as skip:
+            skipped.append(skip)
+    if not found:
+        raise skipped[0]
+    worst = max(found, key=lambda each: each.late)
+    early, late = worst.early, worst.late
     evidence = (
-        f"in bf16 queries and keys are off by {early:.1%} of their size at the first {quarter} "
-        f"positions, by {late:.1%} at the last of {len(error)}"
+        f"in bf16 queries and keys are off by {early:.1%} of their size at the first "
+        f"{worst.count // 4} positions, by {late:.1%} at the last of {worst.count}"
     )
     if late > _BAD and late > _WORSE * early:
         return judged(
-            case, "bf16", evidence, where=_where(case), certain=late > _BROKEN, early=early,
+            case, "bf16", evidence, where=worst.module, certain=late > _BROKEN, early=early,
             late=late,
         )  # fmt: skip
     return passed(evidence, early=early, late=late)
 
 
-def _long(case: Case) -> Call:
+@dataclass(frozen=True)
+class _Errors:
+    """How far bf16 is off in the first attention over a text, at its first and last quarter."""
+
+    module: str
+    count: int
+    early: float
+    late: float
+
+
+def _errors(case: Case, name: StreamName) -> _Errors:
+    call = _long(case, name)
+    if sum(p.numel() for p in case.module.parameters()) > _MOST:
+        raise Skip(f"the model has more than {_MOST:,} parameters: too large to copy")
+    module, wide = _first_keys(copy.deepcopy(case.module).float(), call, name)
+    _, low = _first_keys(copy.deepcopy(case.module).bfloat16(), call, name)
+    error = (low - wide).square().mean((0, 1, 3)) / wide.square().mean()
+    quarter = len(error) // 4
+    early, late = (float(each.mean().sqrt()) for each in (error[:quarter], error[-quarter:]))
+    return _Errors(module, len(error), early, late)
+
+
+def _long(case: Case, name: StreamName) -> Call:
     """A text of 400 tokens, or of as many as the model was trained on or has positions for.
 
     Raises:
         Skip: the input is no plain text of ids; `NotApplicable` where texts are too short to tell.
     """
-    if case.reads_vectors:
-        raise NotApplicable("the model reads vectors: whoever makes them adds the positions")
     length = min(_LENGTH, case.patient.max_length or _LENGTH)
     while length >= _SHORTEST:
-        call = _repeated(case, length)
+        call = _repeated(case, name, length)
         tried = lookups(case, call)
         if tried.wrong is None and tried.error is None:
             return call
@@ -118,17 +142,19 @@ def _long(case: Case) -> Call:
     raise NotApplicable(f"it reads texts of fewer than {_SHORTEST} tokens: too short to tell")
 
 
-def _repeated(case: Case, length: int) -> Call:
-    """The first row of `small` over and over."""
-    call, name = case.small, case.small.read
+def _repeated(case: Case, name: StreamName, length: int) -> Call:
+    """The first row of `small`, one of its texts over and over."""
+    call = case.small.rows([0])
     text = call.text(name)
-    if text.dim() != 2 or len(call.streams) > 1:
-        raise Skip("the input is not one text of ids that could be made longer")
+    if text.dim() != 2 or text.is_floating_point():
+        raise Skip("the input is no text of ids that could be made longer")
     keep = call.keep(name)[0]
     row = text[0][keep] if bool(keep.any()) else text[0]
     ids = row.repeat(length // len(row) + 1)[None, :length]
     values = {}
     for entry in call.entries:
+        if entry.stream != name:
+            continue
         if entry.role == "ids":
             values[entry.key] = ids
         elif entry.role == "keep":
@@ -140,8 +166,8 @@ def _repeated(case: Case, length: int) -> Call:
     return Call({**call.values, **values}, call.entries, call.streams)
 
 
-def _first_keys(module: nn.Module, call: Call) -> Tensor:
-    """Queries and keys of the first attention, `[B, H, T, 2K]`.
+def _first_keys(module: nn.Module, call: Call, name: StreamName) -> tuple[str, Tensor]:
+    """The first attention over a text: its module, and queries and keys `[B, H, T, 2K]`.
 
     Raises:
         Skip: the model refuses the length or the dtype, or its attention does not show them.
@@ -152,16 +178,12 @@ def _first_keys(module: nn.Module, call: Call) -> Tensor:
             record = run(module, call, record=True).record
     except Exception as error:  # a table of fewer positions, no kernel for bf16
         raise Skip(
-            f"it does not read {call.length(call.read)} tokens in bf16 ({type(error).__name__})"
+            f"it does not read {call.length(name)} tokens in bf16 ({type(error).__name__})"
         ) from None
-    if not record.attention or record.attention[0].query is None:
+    if not any(each.query is not None for each in record.attention):
         raise Skip("the first attention does not show its queries and keys")
-    first = record.attention[0]
-    assert first.query is not None and first.key is not None
-    if first.key.size(2) != call.length(call.read):
-        raise Skip("the first attention reads another length")
-    return torch.cat((first.query, first.key), -1).double()
-
-
-def _where(case: Case) -> list[str]:
-    return [case.record.attention[0].module]
+    for each in record.attention:
+        query, key, length = each.query, each.key, call.length(name)
+        if query is not None and key is not None and query.size(2) == key.size(2) == length:
+            return each.module, torch.cat((query, key), -1).double()
+    raise Skip("the first attention reads another length")
