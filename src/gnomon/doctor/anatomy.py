@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gnomon.doctor.case import Case
@@ -257,12 +258,14 @@ def _adam(case: Case) -> Iterator[Trait]:
     optimizer = case.patient.optimizer
     eps = {group["eps"] for group in optimizer.param_groups if "eps" in group} if optimizer else ()
     for each in eps:
+        # Where eps is kept it makes no difference which small number it is.
+        vanishes = case.dtype == torch.float16 and each < 6e-8
         yield Trait(
             "Adam",
             f"eps = {each:g}",
-            "" if each == 1e-9 else "1e-9",
+            "1e-9, in fp32" if vanishes else "",
             "It is 0 in fp16 (the least is 6e-8): with states in half precision the update is 0/0."
-            if each < 6e-8
+            if vanishes
             else "",
         )
 

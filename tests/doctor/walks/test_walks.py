@@ -14,7 +14,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.finding import Finding
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.reports import html_page, report_text
-from gnomon.doctor.walks import WALKS, Walk, codes_of
+from gnomon.doctor.walks import WALKS, Proof, Walk, codes_of
 from gnomon.doctor.walks.speed import attention_path, batch_size, data_wait, padding_share, threads
 from gnomon.doctor.walks.walk import Station, walk_through
 from gnomon.model import Transformer
@@ -90,11 +90,11 @@ def test_what_fails_comes_before_what_is_only_suspicious() -> None:
 
     stations = [Station("a?", ("one",)), Station("b?", ("two",)), Station("c?", ("three",))]
     found = [finding("one", "warn"), finding("two", "fail"), finding("three", "fail")]
-    walk, suspect = walk_through("nan", stations, Case(Patient()), found)
-    assert (walk.cause, suspect.code if suspect else "") == ("two", "two")
+    walk = walk_through("nan", stations, Case(Patient()), found)
+    assert (walk.cause, walk.code) == ("two", "two")
     assert [step.answer for step in walk.steps] == ["suspicious", "wrong", "wrong"]
-    walk, suspect = walk_through("nan", stations, Case(Patient()), [])
-    assert suspect is None and {step.answer for step in walk.steps} == {"unknown"}
+    walk = walk_through("nan", stations, Case(Patient()), [])
+    assert not walk.code and {step.answer for step in walk.steps} == {"unknown"}
 
 
 def test_reports_show_every_step() -> None:
@@ -149,3 +149,87 @@ def test_a_sound_model_has_no_cause(symptom: str) -> None:
     assert report.walk is not None
     assert not report.walk.cause, report.of("fail", "warn")
     assert "Nothing was found" in "\n".join(report.walk.lines())
+
+
+class Reads(nn.Module):
+    """One layer of attention without a scale, that all must pass or that hardly anything does."""
+
+    def __init__(self, size: float, *, around: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.place = nn.Embedding(60, 64), nn.Embedding(32, 64)
+        self.query, self.key, self.value = (nn.Linear(64, 64, bias=False) for _ in range(3))
+        for each in (self.query, self.key):
+            nn.init.normal_(each.weight, std=size)
+        self.norm, self.head, self.around = nn.LayerNorm(64), nn.Linear(64, 60), around
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embed(ids) + self.place(torch.arange(ids.size(1)))
+        scores = self.query(x) @ self.key(x).transpose(1, 2)
+        ahead = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(ahead, -torch.inf).softmax(-1)
+        read = weights @ self.value(x)
+        logits: torch.Tensor = self.head(self.norm(x + 0.01 * read if self.around else read))
+        return logits
+
+
+def next_token(module: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    ids = batch["ids"]
+    return nn.functional.cross_entropy(module(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def stuck(module: nn.Module) -> Walk:
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=0.1)
+    ids = torch.randint(1, 60, (4, 16), generator=torch.Generator().manual_seed(0))
+    kept = {name: p.clone() for name, p in module.named_parameters()}
+    report = diagnose(module, {"ids": ids}, loss=next_token, optimizer=optimizer, symptom="stuck")
+    assert all(torch.equal(kept[name], p) for name, p in module.named_parameters())
+    assert len(optimizer.param_groups) == 1 and not optimizer.state
+    assert report.walk is not None
+    return report.walk
+
+
+def test_what_was_measured_to_act_is_named_first() -> None:
+    walk = stuck(Reads(size=64**-0.5))
+    assert walk.code == "score-scale"
+    assert walk.proof is not None and walk.proof.matters and walk.proof.gain > 0.1
+    effects = {proof.code: proof for proof in walk.proofs}
+    assert effects["decay-on-norms"].matters is False
+    assert "no effect" in effects["decay-on-norms"].effect
+    text = "\n".join(walk.lines())
+    assert text.index("Proven (score-scale)") < text.index("without effect on the loss (decay")
+
+
+def test_a_mend_without_effect_is_no_explanation() -> None:
+    walk = stuck(Reads(size=0.01, around=True))
+    assert {proof.code for proof in walk.proofs} >= {"score-scale", "decay-on-norms"}
+    assert not any(proof.matters for proof in walk.proofs)
+    assert (walk.code, walk.cause) == ("", "")
+    text = "\n".join(walk.lines())
+    assert "mended on a copy, and the loss falls no faster" in text
+    assert "hardly any gradient" not in text
+
+
+def test_suspects_rank_by_what_their_mends_do() -> None:
+    def finding(code: str, verdict: str) -> Finding:
+        return Finding(code, "masks", "", verdict, "seen", cause=code, mend="m")  # type: ignore[arg-type]
+
+    def conclude(found: list[Finding], **matters: bool) -> str:
+        def prove(each: Finding) -> Proof | None:
+            acts = matters.get(each.code)
+            gain = 0.5 if acts else 0.0
+            return (
+                None if acts is None else Proof(each.code, "", "", True, each.code, "e", gain, acts)
+            )
+
+        stations = [Station("a?", ("one",)), Station("b?", ("two",)), Station("c?", ("three",))]
+        return walk_through("stuck", stations, Case(Patient()), found, prove).code
+
+    warned = [finding(code, "warn") for code in ("one", "two", "three")]
+    assert conclude(warned) == "one"
+    assert conclude(warned, one=False) == "two"
+    assert conclude(warned, one=False, three=True) == "three"
+    assert conclude(warned, one=False, two=False, three=False) == ""
+    failed = [finding("one", "warn"), finding("two", "fail")]
+    assert conclude(failed, one=False, two=False) == "two"
+    assert conclude(failed, one=True) == "one"

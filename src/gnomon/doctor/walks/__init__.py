@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gnomon.doctor.finding import Finding
@@ -23,9 +22,12 @@ def codes_of(symptom: str) -> set[str]:
 
 
 def walk(symptom: str, case: Case, findings: Sequence[Finding]) -> Walk:
-    """Walk through a symptom's questions with these findings, and try the mend where it is cheap.
+    """Walk through a symptom's questions with these findings, and try mends where that is cheap.
 
-    Everything is left as it was: mends are tried on copies.
+    Everything is left as it was: mends are tried on copies. Where a loss does not fall, what a mend
+    does to the loss is measured, too.
     """
-    found, finding = walk_through(symptom, WALKS[symptom], case, findings)
-    return found if finding is None else replace(found, proof=prove(case, finding))
+    learning = symptom == "stuck"
+    return walk_through(
+        symptom, WALKS[symptom], case, findings, lambda each: prove(case, each, learning=learning)
+    )

@@ -10,7 +10,7 @@ from gnomon.doctor.walks.walk import Station
 _WEIGHTS = Station(
     "Do the weights look like those of one training?",
     ("empty-weights", "untrained-weights", "rescaled-weights", "query-key-exchanged"),
-    if_wrong="a part was not loaded, or loaded exchanged or in other units: mend the conversion",
+    if_wrong="see whether this part was loaded: mend the conversion",
 )
 
 WALKS: Mapping[str, tuple[Station, ...]] = {
@@ -24,13 +24,13 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
         Station(
             "Are the scores before softmax as large as they should be: is the scale there?",
             ("score-scale", "fp16-scores", "saturated-softmax"),
-            if_wrong="the scores are too large: put the scale 1/√d_k in, then measure again",
+            if_wrong="put the scale 1/√d_k in where it is missing, then measure again",
             if_fine="the scale is right: look at what the heads attend to",
         ),
         Station(
             "Do heads attend where they should, or at padding alone?",
             ("attends-padding", "entropy-collapse", "padding-leak"),
-            if_wrong="a mask does not reach these heads: see which",
+            if_wrong="see which heads, and whether a mask reaches them",
             if_fine="attention is spread over real tokens: look at the mask itself",
         ),
         Station(
@@ -47,123 +47,123 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
         Station(
             "Do the steps fit: learning rate, warm-up, clipping, loss scale, eps?",
             ("gradient-ratio", "warmup", "post-norm-warmup", "clipping", "loss-scale", "adam-eps"),
-            if_wrong="the optimizer takes the weights there: mend the schedule",
+            if_wrong="mend the optimizer's settings, then look at the weights again",
         ),
     ),
     "stuck": (
         Station(
             "Does the loss begin at that of guessing?",
             ("initial-loss", "logits-spread"),
-            if_wrong="the output is drawn wrong, or labels are: mend this before anything else",
+            if_wrong="mend this before anything else: the output's weights, or the labels",
             if_fine="the beginning is sound: can it learn anything at all?",
         ),
         Station(
             "Can it learn one batch by heart?",
             ("overfit-batch",),
-            if_wrong="something cuts the way from loss to weights: see which parameters move",
+            if_wrong="look for what cuts the way from loss to weights: see which parameters move",
             if_fine="it can learn: look at how the real training differs",
         ),
         Station(
             "Does every parameter get its gradient and its step?",
             ("parameter-missing", "parameter-frozen", "parameter-unused", "parameter-twice",
              "bf16-update", "gradient-ratio"),
-            if_wrong="these weights do not move as they should",
+            if_wrong="see why these weights do not move as the others do",
         ),
         Station(
             "Does decay leave norms and biases alone?",
             ("decay-on-norms",),
-            if_wrong="decay pulls gains to 0: make two groups by rule",
+            if_wrong="make two groups by rule: decay for matrices alone",
         ),
         Station(
             "Is there a warm-up where it is needed, and does the schedule go by steps?",
             ("warmup", "post-norm-warmup", "schedule-speed", "clipping"),
-            if_wrong="without it Adam's first steps overshoot and attention collapses",
+            if_wrong="mend the schedule, and watch the first steps",
         ),
         Station(
             "Has attention collapsed, or is its scale missing?",
             ("score-scale", "saturated-softmax", "entropy-collapse", "softmax-axis"),
-            if_wrong="hardly any gradient passes softmax",
+            if_wrong="mend scale or size of the scores, then look at the loss again",
         ),
         Station(
             "Do signal and gradient come through all layers?",
             ("residual", "gradient-depth", "dead-ffn", "norm-axis", "embedding-scale"),
-            if_wrong="a layer holds them up",
+            if_wrong="look at these layers first",
         ),
         Station(
             "Is what is asked for to be learned: labels, source, corpus?",
             ("label-shift", "padding-in-loss", "source-ignored", "misalignment", "dirty-corpus"),
-            if_wrong="the data asks for the impossible",
+            if_wrong="mend labels or corpus",
         ),
     ),
     "too-good": (
         Station(
             "Does a position see what it has to predict?",
             ("future-leak", "look-ahead-off-by-one"),
-            if_wrong="it copies the answer: mend the look-ahead mask",
+            if_wrong="it can read the answer: mend the look-ahead mask",
             if_fine="nothing leaks: look at the labels",
             last=True,
         ),
         Station(
             "Are the labels the next tokens?",
             ("label-shift", "initial-loss"),
-            if_wrong="it is asked for its own input",
+            if_wrong="mend the labels, or how the output begins",
             if_fine="labels are right: look at what is counted",
         ),
         Station(
             "Is padding counted in the loss?",
             ("padding-in-loss", "padding-in-smoothing"),
-            if_wrong="easy padding makes the mean small",
+            if_wrong="leave padding out of the loss",
         ),
         Station(
             "Do texts of one batch or one row see each other?",
             ("batch-leak", "packed-documents", "causal-encoder"),
-            if_wrong="the answer comes from a neighbour",
+            if_wrong="keep texts apart",
         ),
         Station(
             "Does it write freely what it predicts with the right prefix?",
             ("free-running",),
-            if_wrong="training and decoding are not the same task",
+            if_wrong="compare what training and decoding hand to the model",
         ),
         Station(
             "Are the test lines among the training lines?",
             ("split-overlap",),
-            if_wrong="what is measured was learned by heart",
+            if_wrong="take these lines out of training",
         ),
     ),
     "gibberish": (
         Station(
             "Does training see what it must predict, so that writing alone was never learned?",
             ("future-leak", "look-ahead-off-by-one", "label-shift"),
-            if_wrong="it never learned to go on by itself",
+            if_wrong="mend training first: what it reads there is not there in use",
             if_fine="training is sound: does decoding do the same?",
             last=True,
         ),
         Station(
             "Does decoding with the cache give what the full pass gives?",
             ("cache-differs", "cached-mask-alignment", "cache-leak", "beam-reorder"),
-            if_wrong="mend the cache: the model itself is not at fault",
+            if_wrong="mend the cache first",
             if_fine="decoding is sound: is what is loaded what was trained?",
         ),
         Station(
             "Is what was loaded what was trained: weights, ties, vocabulary?",
             ("reload", "broken-tie", "key-prefix", "vocabulary-mismatch", "conformance"),
-            if_wrong="the file is at fault",
+            if_wrong="mend how it is saved or loaded",
         ),
         _WEIGHTS,
         Station(
             "Does it end, and does padding stay out of it?",
             ("pad-is-eos", "padding-leak", "left-padded-generation", "batch-differs"),
-            if_wrong="padding or the end token leads it astray",
+            if_wrong="mend padding and the end token",
         ),
         Station(
             "Does the output depend on the source, and do positions reach it?",
             ("source-ignored", "cross-padding", "positions-missing", "positions-shifted"),
-            if_wrong="it does not see what it should translate or where",
+            if_wrong="mend what it reads, and where",
         ),
         Station(
             "Was it trained on the text that it is given now?",
             ("foreign-ids", "tokenisation-mismatch", "misalignment", "dirty-corpus"),
-            if_wrong="the corpus or its tokens are at fault",
+            if_wrong="mend the corpus or its tokens",
         ),
     ),
     "long-input": (
@@ -182,25 +182,25 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
         Station(
             "Does the cache keep the whole text?",
             ("cache-differs", "cached-mask-alignment"),
-            if_wrong="it is cut or shifted past some length",
+            if_wrong="mend the cache past that length",
         ),
         Station(
             "Do scores stay in range as keys become more?",
             ("score-scale", "fp16-scores"),
-            if_wrong="softmax over more keys needs the right scale",
+            if_wrong="set the scale: more keys need it the more",
         ),
     ),
     "padding": (
         Station(
             "Does padding at the right move real positions?",
             ("padding-leak", "attends-padding"),
-            if_wrong="attention, a norm or a pooling reads padding",
+            if_wrong="find what reads padding: attention, a norm or a pooling",
             if_fine="not at the right: and at the left?",
         ),
         Station(
             "Does padding at the left?",
             ("left-padding", "padding-shifts-positions", "left-padded-generation"),
-            if_wrong="positions are counted over padding: pass position ids, or pad at the right",
+            if_wrong="pass a mask and position ids, or pad at the right",
         ),
         Station(
             "Is the mask the right way round, on every head, and in cross-attention?",
@@ -210,12 +210,12 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
         Station(
             "Do rows of a batch see each other?",
             ("batch-leak", "norm-axis", "packed-documents"),
-            if_wrong="something mixes rows (BatchNorm, a wrong reshape)",
+            if_wrong="find what mixes rows (BatchNorm, a reshape)",
         ),
         Station(
             "Is it decoding alone, or noise?",
             ("batch-differs", "noise-in-eval"),
-            if_wrong="the model is sound; decoding or dropout is not",
+            if_wrong="mend decoding, or what draws",
         ),
     ),
     "slow": SLOW,
@@ -251,7 +251,7 @@ WALKS: Mapping[str, tuple[Station, ...]] = {
         Station(
             "Do cache, batches and padding change the output?",
             ("cache-differs", "cache-leak", "batch-differs", "left-padded-generation"),
-            if_wrong="the decoder around the model is at fault",
+            if_wrong="mend the decoder around the model",
         ),
     ),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from gnomon.doctor.check import all_checks
 from gnomon.doctor.finding import Finding, Skip
 from gnomon.doctor.optimizing import optimizer_of
 from gnomon.doctor.patient import Patient
+from gnomon.doctor.walks.effect import Effect, effect_of
 from gnomon.doctor.walks.walk import Proof
 
 if TYPE_CHECKING:
@@ -25,8 +27,12 @@ _SOFTMAX = {torch.softmax, torch.Tensor.softmax, nn.functional.softmax, torch._s
 _SDPA = nn.functional.scaled_dot_product_attention
 
 
-def prove(case: Case, finding: Finding) -> Proof | None:
-    """Try the mend of a finding; None where there is none that can be tried cheaply."""
+def prove(case: Case, finding: Finding, *, learning: bool = False) -> Proof | None:
+    """Try the mend of a finding; None where there is none that can be tried cheaply.
+
+    Args:
+        learning: also learn one batch with the mend and without it.
+    """
     make = _MENDS.get(finding.code)
     if make is None or case.patient.module is None:
         return None
@@ -37,7 +43,14 @@ def prove(case: Case, finding: Finding) -> Proof | None:
     after = _again(patient, finding.code)
     if after.verdict in ("skip", "n/a"):
         return None
-    return Proof(tried, finding.evidence, after.evidence, after.verdict == "pass")
+    holds = after.verdict == "pass"
+    effect: Effect | None = None
+    if learning and holds:
+        with contextlib.suppress(Exception):  # there is no loss, or the model's code raises
+            effect = effect_of(case, patient)
+    said, matters = ("", None) if effect is None else (str(effect), effect.matters)
+    gain = None if effect is None else effect.gain
+    return Proof(tried, finding.evidence, after.evidence, holds, finding.code, said, gain, matters)
 
 
 def _again(patient: Patient, code: str) -> Finding:
@@ -95,6 +108,8 @@ def _scaled(case: Case, finding: Finding) -> tuple[str, Patient]:
     if seen is None or seen.query is None or seen.scale is None:
         raise Skip("no scores are seen")
     factor = seen.query.size(-1) ** -0.5 / seen.scale
+    if abs(factor - 1) < 0.02:
+        raise Skip("the scale is there")
     mode = BeforeSoftmax(lambda scores: scores * factor, scale=True)
     return f"scores of a copy multiplied by {factor:.4g} before softmax", _under(case, mode)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.doctor.finding import Finding, Skip
@@ -60,12 +60,33 @@ class Step:
 
 @dataclass(frozen=True)
 class Proof:
-    """A mend tried on a copy, with what was seen before and after."""
+    """A mend tried on a copy, with what was seen before and after.
+
+    Attributes:
+        holds: the check passes with it.
+        code: of the check.
+        effect: what it does to learning, in words; empty where that was not measured.
+        gain: the same, as a share of the loss that is left without it.
+        matters: whether that is more than chance; None: not measured.
+    """
 
     tried: str
     before: str
     after: str
     holds: bool
+    code: str = ""
+    effect: str = ""
+    gain: float | None = None
+    matters: bool | None = None
+
+    def lines(self) -> list[str]:
+        """For people."""
+        word = "Proven" if self.holds else "Tried, and not enough"
+        if self.holds and self.matters is False:
+            word = "Tried, without effect on the loss"
+        told = [f"{word} ({self.code}): {self.tried}"]
+        told += [f"   before: {self.before}", f"   after:  {self.after}"]
+        return [*told, f"   effect: {self.effect}"] if self.effect else told
 
 
 @dataclass(frozen=True)
@@ -75,7 +96,7 @@ class Walk:
     Attributes:
         cause, mend: the most likely ones; empty where nothing was found.
         code: the check that found it, if one did.
-        proof: of the mend, where it can be tried at little cost.
+        proofs: of the likeliest mends, where they can be tried at little cost.
     """
 
     symptom: str
@@ -83,7 +104,12 @@ class Walk:
     cause: str = ""
     mend: str = ""
     code: str = ""
-    proof: Proof | None = None
+    proofs: tuple[Proof, ...] = ()
+
+    @property
+    def proof(self) -> Proof | None:
+        """Of the mend that is named; None where it was not tried."""
+        return next((each for each in self.proofs if each.code == self.code), None)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -97,53 +123,101 @@ class Walk:
             told.append(f"{number}. {step.question}")
             told.append(f"   {step.answer}: {step.evidence}{places}")
             told.append(f"   → {step.decision}")
-        if not self.cause:
+        if self.cause:
+            told += [f"Most likely: {self.cause}", f"Mend: {self.mend}"]
+        elif self.proofs:
+            told.append(
+                "Nothing was found that explains it: what is suspicious was mended on a copy, and "
+                "the loss falls no faster."
+            )
+        else:
             told.append("Nothing was found that explains it; see what was skipped, and why.")
-            return told
-        told += [f"Most likely: {self.cause}", f"Mend: {self.mend}"]
-        if self.proof is not None:
-            word = "Proven" if self.proof.holds else "Tried, and not enough"
-            told.append(f"{word}: {self.proof.tried}")
-            told += [f"   before: {self.proof.before}", f"   after:  {self.proof.after}"]
-        return told
+        named = [each for each in self.proofs if each.code == self.code]
+        others = [each for each in self.proofs if each.code != self.code]
+        return [*told, *(line for each in [*named, *others] for line in each.lines())]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Suspect:
-    """What explains the symptom so far: the first thing wrong, else the first suspicious."""
+    """What may explain the symptom: a step with something wrong or suspicious.
 
-    answer: Answer = "fine"
-    cause: str = ""
-    mend: str = ""
+    Attributes:
+        number: of the step, from 0.
+    """
+
+    number: int
+    answer: Answer
+    cause: str
+    mend: str
     finding: Finding | None = field(default=None, repr=False)
+    proof: Proof | None = None
 
-    def consider(self, step: Step, cause: str, mend: str, finding: Finding | None) -> None:
-        """Take it where it explains more than what is had."""
-        rank = {"wrong": 2, "suspicious": 1}
-        if rank.get(step.answer, 0) > rank.get(self.answer, 0):
-            self.answer, self.cause, self.mend, self.finding = step.answer, cause, mend, finding
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        """The lower, the likelier: what was measured to act, what is wrong, what is suspicious.
+
+        What was mended without effect comes last.
+        """
+        matters = None if self.proof is None else self.proof.matters
+        gain = (self.proof.gain or 0.0) if self.proof is not None else 0.0
+        if matters:
+            return 0, -gain, self.number
+        if self.answer == "wrong":
+            return 1, 0.0, self.number
+        return (2 if matters is None else 3), 0.0, self.number
+
+    @property
+    def is_cleared(self) -> bool:
+        """Whether its mend was seen to do nothing."""
+        return self.rank[0] == 3
+
+
+Prove = Callable[[Finding], "Proof | None"]
+_TRIED = 3  # mends at most
 
 
 def walk_through(
-    symptom: str, stations: Sequence[Station], case: Case, findings: Sequence[Finding]
-) -> tuple[Walk, Finding | None]:
-    """Ask the questions of a walk, and say what explains the symptom best."""
+    symptom: str,
+    stations: Sequence[Station],
+    case: Case,
+    findings: Sequence[Finding],
+    prove: Prove = lambda _: None,
+) -> Walk:
+    """Ask the questions of a walk, try the likeliest mends, and say what explains it best.
+
+    Args:
+        prove: tries the mend of a finding.
+    """
     by_code = {each.code: each for each in findings if not each.suppressed}
     steps: list[Step] = []
-    suspect = Suspect()
+    suspects: list[Suspect] = []
     for station in stations:
-        step, cause, mend, finding = _ask(station, case, by_code)
+        step, found = _ask(station, case, by_code)
+        suspects += [replace(each, number=len(steps)) for each in found]
         steps.append(step)
-        suspect.consider(step, cause, mend, finding)
         if station.last and step.answer == "wrong":
             break
-    code = suspect.finding.code if suspect.finding is not None else ""
-    return Walk(symptom, tuple(steps), suspect.cause, suspect.mend, code), suspect.finding
+    suspects.sort(key=lambda each: each.rank)
+    proofs: list[Proof] = []
+    for place, each in enumerate(suspects):
+        proof = prove(each.finding) if each.finding and len(proofs) < _TRIED else None
+        if proof is not None:
+            suspects[place] = replace(each, proof=proof)
+            if proof.tried in [other.tried for other in proofs]:
+                continue
+            proofs.append(proof)
+            if proof.effect:
+                step = steps[each.number]
+                tried = f"{step.decision}; tried: {proof.effect}"
+                steps[each.number] = replace(step, decision=tried)
+    best = min(suspects, key=lambda each: each.rank, default=None)
+    if best is None or best.is_cleared:
+        return Walk(symptom, tuple(steps), proofs=tuple(proofs))
+    code = best.finding.code if best.finding is not None else ""
+    return Walk(symptom, tuple(steps), best.cause, best.mend, code, tuple(proofs))
 
 
-def _ask(
-    station: Station, case: Case, by_code: dict[str, Finding]
-) -> tuple[Step, str, str, Finding | None]:
+def _ask(station: Station, case: Case, by_code: dict[str, Finding]) -> tuple[Step, list[Suspect]]:
     if station.measure is not None:
         try:
             seen = station.measure(case)
@@ -153,14 +227,15 @@ def _ask(
             seen = Measured("unknown", f"not measured: {type(error).__name__}: {error}"[:300])
         decision = _decision(station, seen.answer)
         step = Step(station.question, seen.answer, excerpt(seen.evidence), decision)
-        return step, seen.cause, seen.mend, None
+        suspect = Suspect(0, seen.answer, seen.cause, seen.mend)
+        return step, [suspect] if seen.answer in ("wrong", "suspicious") else []
     asked = [by_code[code] for code in station.codes if code in by_code]
     order = ("fail", "warn", "pass", "skip", "n/a")
     asked.sort(key=lambda each: order.index(each.verdict))
     if not asked:
         evidence = f"not examined ({', '.join(station.codes)})"
         step = Step(station.question, "unknown", evidence, _decision(station, "unknown"))
-        return step, "", "", None
+        return step, []
     worst = asked[0]
     answer = _ANSWERS.get(worst.verdict, "unknown")
     shown = [each for each in asked if each.verdict == worst.verdict][:2]
@@ -168,7 +243,11 @@ def _ask(
     codes = tuple(each.code for each in asked)
     decision = _decision(station, answer)
     step = Step(station.question, answer, evidence, decision, codes, worst.where)
-    return step, worst.cause, worst.mend, worst
+    return step, [
+        Suspect(0, _ANSWERS[each.verdict], each.cause, each.mend, each)
+        for each in asked
+        if each.verdict in ("fail", "warn")
+    ]
 
 
 def _decision(station: Station, answer: Answer) -> str:

@@ -1,16 +1,15 @@
 """overfit-batch: the model can learn one small batch by heart."""
 
-import time
 from typing import Any
 
 import torch
 
+from gnomon.doctor.by_heart import SECONDS, short, trained
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.objective import read_objective
-from gnomon.doctor.restore import rolled_back
 
 _FAULTY = """
     import torch
@@ -41,9 +40,7 @@ _MENDED = _FAULTY.replace(
             return self.head(mean.expand(-1, ids.size(1), -1))""",
     "return self.head(self.layer(self.embed(ids)))",
 )
-_SECONDS, _PATIENCE = 4.0, 12.0  # of the processor; of the clock, where others use it, too
-_STEPS, _FEWEST = 150, 40
-_ROWS, _LENGTH = 2, 16
+_FEWEST = 40
 _LEARNED, _STUCK = 0.35, 0.7  # of the first loss
 _DRAWN = 0.2  # of the positions: more than any label noise meant to be there
 
@@ -73,8 +70,8 @@ def overfit_batch(case: Case) -> Outcome:
     if not any(p.requires_grad for p in case.module.parameters()):
         raise Skip("no parameter asks for a gradient")
     case.loss_gives_gradients  # noqa: B018 - skips where no training loss is known
-    call = _short(case)
-    losses = _trained(case, call)
+    call = short(case)
+    losses = trained(case, call, enough=0.5 * _LEARNED)
     # The mean of a few: a loss that draws something may be small by chance.
     first, last = losses[0], sum(losses[-3:]) / len(losses[-3:])
     numbers: dict[str, Any] = {"first": first, "last": last, "steps": len(losses) - 1}
@@ -95,7 +92,7 @@ def overfit_batch(case: Case) -> Outcome:
             )
         return passed(evidence, **numbers)
     if len(losses) <= _FEWEST:
-        raise Skip(f"{evidence}; more would take longer than {_SECONDS:.0f} s")
+        raise Skip(f"{evidence}; more would take longer than {SECONDS:.0f} s")
     if last > _STUCK * first or last != last:
         return failure(evidence, **numbers)
     return warning(evidence, **numbers)
@@ -129,49 +126,3 @@ def _drawn_anew(case: Case, call: Call) -> float:
     both = first.counts & second.counts
     changed = (first.target != second.target) & both
     return float(changed.sum()) / max(int(both.sum()), 1)
-
-
-def _short(case: Case) -> Call:
-    """Two rows, cut short where the loss can be computed on it."""
-    call = case.call
-    rows = call.rows(range(min(_ROWS, call.num_rows())))
-    short = rows
-    for stream in rows.streams:
-        if rows.length(stream) > _LENGTH:
-            short = short.cut(stream, 0, _LENGTH)
-    for each in (short, rows):
-        try:
-            with torch.no_grad():
-                case.module.eval()
-                case.loss(each)
-        except Skip:
-            raise
-        except Exception:  # a loss that insists on the whole batch
-            continue
-        return each
-    return call
-
-
-def _trained(case: Case, call: Call) -> list[float]:
-    """The loss before each step of Adam, and after the last."""
-    losses: list[float] = []
-    start, clock = time.process_time(), time.perf_counter()
-    with rolled_back(case.module, None, None), torch.enable_grad():
-        case.module.eval()
-        trained = [p for p in case.module.parameters() if p.requires_grad]
-        optimizer = torch.optim.Adam(trained, lr=3e-3)
-        for number in range(_STEPS + 1):
-            loss = case.loss(call)
-            losses.append(float(loss.detach()))
-            used = (time.process_time() - start) / torch.get_num_threads()
-            spent = used > _SECONDS or time.perf_counter() - clock > _PATIENCE
-            learned = max(losses[-3:]) < 0.5 * _LEARNED * losses[0]
-            if spent or learned or losses[-1] != losses[-1]:
-                break
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(trained, 1.0)
-            for group in optimizer.param_groups:
-                group["lr"] = 3e-3 * min(1.0, (number + 1) / 10)
-            optimizer.step()
-    return losses
