@@ -49,6 +49,11 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "attention_scale": {"attention.scale": 1.0},
     "attention_dropout": {"attention.dropout": 0.2},
     "sliding_window": {"attention.pattern": "sliding_window", "attention.window": 2},
+    "dilated": {
+        "attention.pattern": "dilated",
+        "attention.window": 2,
+        "attention.dilation": 3,
+    },
     "block_sparse": {"attention.pattern": "block_sparse", "attention.block_size": 2},
     "two_global_tokens": {
         "attention.pattern": "block_sparse",
@@ -95,6 +100,13 @@ SWITCHES: dict[str, dict[str, Any]] = {
         "position.rope.factor": 4.0,
     },
     "rope_ntk": {
+        "position.kind": "rope",
+        "position.rope.scaling": "ntk",
+        "position.rope.factor": 4.0,
+    },
+    "block_sparse_ntk": {
+        "attention.pattern": "block_sparse",
+        "attention.block_size": 2,
         "position.kind": "rope",
         "position.rope.scaling": "ntk",
         "position.rope.factor": 4.0,
@@ -196,7 +208,9 @@ FIELD = {"bert": BERT, "gpt2": GPT2, "llama": LLAMA, "t5": T5, "marian": MARIAN}
 IN_EVERY_FAMILY = (
     "grouped_heads",
     "sliding_window",
+    "dilated",
     "block_sparse",
+    "block_sparse_ntk",
     "deepnorm",
     "sandwich_rms",
     "learned",

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from gnomon.model import blocked
 from gnomon.model.attend import attend, choose_backend, use_backend, weights
-from gnomon.model.chunked import can_chunk
+from gnomon.model.blocked import blocks_pay, can_block
 from gnomon.model.masks import Mask
-from gnomon.model.patterns import BlockSparse, SlidingWindow
+from gnomon.model.patterns import BlockSparse, Pattern, SlidingWindow
 from two_times_rule import assert_two_times
 
 CPU = torch.device("cpu")
@@ -23,6 +25,13 @@ def keep(num_keys: int) -> Tensor:
     """The second text ends halfway."""
     result = torch.ones((B, num_keys), dtype=torch.bool)
     result[1, num_keys // 2 :] = False
+    return result
+
+
+def chosen(num_keys: int) -> Tensor:
+    """Two tokens of the first text, one of the second."""
+    result = torch.zeros((B, num_keys), dtype=torch.bool)
+    result[0, [3, num_keys - 1]] = result[1, 7] = True
     return result
 
 
@@ -53,8 +62,41 @@ CASES: dict[str, tuple[int, int, int, Callable[[], Mask]]] = {
     ),
     "window_exact": (12, 12, H, lambda: Mask(12, 12, CPU, pattern=SlidingWindow(3))),
     "window_one": (6, 6, H, lambda: Mask(6, 6, CPU, pattern=SlidingWindow(1), causal=True)),
+    "window_global": (20, 20, 2, lambda: Mask(20, 20, CPU, pattern=SlidingWindow(3, 1, 2))),
+    "window_padded_in_front": (
+        20,
+        20,
+        2,
+        lambda: Mask(20, 20, CPU, pattern=SlidingWindow(3, 1, 2), padding=keep(20).flip(1)),
+    ),
+    "dilated": (23, 23, 2, lambda: Mask(23, 23, CPU, pattern=SlidingWindow(3, 4, 1))),
+    "dilated_causal": (
+        23,
+        23,
+        H,
+        lambda: Mask(23, 23, CPU, pattern=SlidingWindow(2, 3), causal=True, padding=keep(23)),
+    ),
     "block_sparse": (20, 20, H, lambda: Mask(20, 20, CPU, pattern=BlockSparse(3, 1))),
+    "block_sparse_causal": (
+        20,
+        20,
+        2,
+        lambda: Mask(20, 20, CPU, pattern=BlockSparse(3, 2), causal=True, padding=keep(20)),
+    ),
+    "block_sparse_padded_in_front": (
+        20,
+        20,
+        H,
+        lambda: Mask(20, 20, CPU, pattern=BlockSparse(3, 1), causal=True, padding=keep(20).flip(1)),
+    ),
+    "chosen_global": (
+        20,
+        20,
+        H,
+        lambda: Mask(20, 20, CPU, pattern=BlockSparse(2, 1), global_tokens=chosen(20)),
+    ),
 }
+SPARSE = {name: case for name, case in CASES.items() if case[3]().pattern is not None}
 cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
@@ -65,8 +107,10 @@ def inputs(T: int, S: int, G: int, dtype: torch.dtype) -> list[Tensor]:
     return [torch.randn(shape).to(dtype).transpose(1, 2) for shape in shapes]
 
 
-def run(tensors: list[Tensor], mask: Mask, backend: Any) -> list[Tensor]:
-    """Output and the gradients of query, key and value."""
+def run(
+    tensors: list[Tensor], mask: Mask, backend: Any, where: Tensor | float = 1.0
+) -> list[Tensor]:
+    """Output and the gradients of query, key and value, from the outputs that `where` says."""
     leaves = [tensor.detach().requires_grad_() for tensor in tensors]
     if backend is None:
         output = attend(*leaves, mask, scale=0.4)
@@ -74,7 +118,7 @@ def run(tensors: list[Tensor], mask: Mask, backend: Any) -> list[Tensor]:
         with use_backend(backend):
             output = attend(*leaves, mask, scale=0.4)
     torch.manual_seed(1)
-    output.backward(torch.randn(output.shape).to(output.dtype))
+    output.backward((torch.randn(output.shape) * where).to(output.dtype))
     return [output.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
 
 
@@ -177,9 +221,72 @@ def test_policy() -> None:
         assert choose_backend(fp32, short, 0.0) == "reference"
 
 
-def test_long_windows_are_computed_in_chunks_without_a_square_mask() -> None:
-    mask = Mask(400, 400, CPU, pattern=SlidingWindow(8), causal=True)
-    assert can_chunk(mask)
-    query, key, value = (torch.randn(1, 2, 400, 4) for _ in range(3))
-    attend(query, key, value, mask, scale=0.5)
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks as small as the pattern, so that short texts have several."""
+    monkeypatch.setattr(blocked, "SMALLEST_BLOCK", 1)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("case", SPARSE.values(), ids=SPARSE.keys())
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_blocks_are_the_dense_mask_forward_and_backward(case: Any, dtype: torch.dtype) -> None:
+    T, S, G, make = case
+    assert can_block(make())
+    tensors = inputs(T, S, G, dtype)
+    real = make().real[:, None, :, None]
+
+    def at_real_tokens(results: list[Tensor]) -> list[Tensor]:
+        # What padding before a text brings home is nobody's business, and differs.
+        return [result * real for result in results]
+
+    exact = run([tensor.double() for tensor in tensors], make(), "reference", real)
+    plain = run(tensors, make(), "reference", real)
+    fast = run(tensors, make(), "blocked", real)
+    for what, *three in zip("oqkv", *map(at_real_tokens, (fast, plain, exact)), strict=True):
+        assert_two_times(*three, what=what, scale=1.0)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("case", SPARSE.values(), ids=SPARSE.keys())
+def test_blocks_can_have_attention_dropout(case: Any) -> None:
+    T, S, G, make = case
+    query, key, value = inputs(T, S, G, torch.float64)
+    mask, real = make(), make().real[:, None, :, None]
+    torch.manual_seed(0)
+    with use_backend("blocked"):
+        mean = sum(attend(query, key, value, mask, scale=0.4, dropout=0.2) for _ in range(2000))
+    expected = attend(query, key, value, make(), scale=0.4)
+    torch.testing.assert_close(mean / 2000 * real, expected * real, atol=0.12, rtol=0)
+
+
+@pytest.mark.parametrize("pattern", [SlidingWindow(8), SlidingWindow(8, 2, 1), BlockSparse(8, 2)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_long_texts_are_computed_in_blocks_without_a_square_mask(
+    pattern: Pattern, causal: bool
+) -> None:
+    L = 2000
+    mask = Mask(L, L, CPU, pattern=pattern, causal=causal)
+    assert can_block(mask) and blocks_pay(mask)
+    query, key, value = (torch.randn(1, 2, L, 4, requires_grad=True) for _ in range(3))
+    sizes: list[int] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
+            result = func(*args, **(kwargs or {}))
+            tensors = result if isinstance(result, tuple | list) else (result,)
+            sizes.extend(x.numel() for x in tensors if isinstance(x, Tensor))
+            return result
+
+    with Watch():
+        attend(query, key, value, mask, scale=0.5).sum().backward()
     assert "combined" not in mask.__dict__
+    assert max(sizes) < L * L / 4  # no scores and no mask of T x S, forward or backward
+
+
+def test_blocks_are_for_long_texts() -> None:
+    pattern = BlockSparse(8, 1)
+    assert not blocks_pay(Mask(100, 100, CPU, pattern=pattern))
+    assert not can_block(Mask(2000, 2000, CPU))
+    assert not can_block(Mask(1, 2000, CPU, pattern=pattern, causal=True))
+    assert not can_block(Mask(9, 9, CPU, pattern=pattern, bias=bias(9, 9)))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnomon.model.masks import Mask, look_ahead_mask, padding_mask
-from gnomon.model.patterns import BlockSparse, SlidingWindow
+from gnomon.model.patterns import BlockSparse, Pattern, SlidingWindow
 
 CPU = torch.device("cpu")
 
@@ -43,16 +43,65 @@ def test_fused_look_ahead_only_where_it_says_everything() -> None:
     assert not Mask(3, 3, CPU, causal=True, pattern=SlidingWindow(2)).only_causal
 
 
+def seen(pattern: Pattern, length: int) -> list[list[int]]:
+    combined = Mask(length, length, CPU, pattern=pattern).combined
+    assert combined is not None
+    rows: list[list[int]] = combined[0, 0].int().tolist()
+    return rows
+
+
 def test_sliding_window_counts_the_token_itself() -> None:
-    mask = SlidingWindow(2).mask(4, 4, CPU, None)[0, 0].int()
-    assert mask.tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    assert seen(SlidingWindow(2), 4) == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+
+
+def test_dilated_window_counts_in_steps() -> None:
+    rows = seen(SlidingWindow(2, dilation=3), 8)
+    assert rows[0] == [1, 0, 0, 1, 0, 0, 0, 0]
+    assert rows[4] == [0, 1, 0, 0, 1, 0, 0, 1]
+
+
+def test_global_tokens_see_all_and_are_seen_by_all() -> None:
+    rows = seen(SlidingWindow(1, num_global=2), 5)
+    assert rows[:2] == [[1] * 5] * 2
+    assert rows[3] == [1, 1, 0, 1, 0]
+
+
+def test_global_tokens_may_be_chosen_text_by_text() -> None:
+    chosen = torch.tensor([[False, False, True, False], [False, False, False, True]])
+    padding = torch.tensor([[True, True, True, True], [True, True, True, False]])
+    mask = Mask(4, 4, CPU, pattern=SlidingWindow(1), global_tokens=chosen, padding=padding)
+    assert mask.combined is not None
+    assert mask.combined[0, 0].int().tolist() == [
+        [1, 0, 1, 0],
+        [0, 1, 1, 0],
+        [1, 1, 1, 1],
+        [0, 0, 1, 1],
+    ]
+    assert mask.combined[1, 0, :3].int().tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
 
 
 def test_block_sparse_has_neighbouring_blocks_and_global_tokens() -> None:
-    mask = BlockSparse(2, 1).mask(8, 8, CPU, None)[0, 0].int().tolist()
-    assert mask[0] == [1] * 8  # global, sees all
-    assert mask[2] == [1, 1, 1, 1, 1, 1, 0, 0]
-    assert mask[7] == [1, 0, 0, 0, 1, 1, 1, 1]  # the first token is seen by all
+    rows = seen(BlockSparse(2, 1), 8)
+    assert rows[0] == [1] * 8  # global, sees all
+    assert rows[2] == [1, 1, 1, 1, 1, 1, 0, 0]
+    assert rows[7] == [1, 0, 0, 0, 1, 1, 1, 1]  # the first token is seen by all
+
+
+def test_places_count_from_where_each_text_begins() -> None:
+    padding = torch.tensor([[False, True, True, True, True], [True, True, True, True, False]])
+    combined = Mask(5, 5, CPU, pattern=BlockSparse(1, 1), padding=padding).combined
+    assert combined is not None
+    assert combined[0, 0, 4].int().tolist() == [0, 1, 0, 1, 1]
+    assert combined[1, 0, 3].int().tolist() == [1, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("pattern", [SlidingWindow(3), SlidingWindow(3, 4), BlockSparse(3)])
+def test_what_is_older_than_the_oldest_is_seen_by_nobody_later(pattern: Pattern) -> None:
+    rows = seen(pattern, 40)
+    for query in range(40):
+        oldest = pattern.oldest(query)
+        assert not any(any(row[:oldest]) for row in rows[query:])
+        assert oldest == 0 or any(row[oldest] for row in rows[query:])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

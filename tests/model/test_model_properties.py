@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gnomon.model import Transformer, TransformerConfig, use_backend
+from gnomon.model import Transformer, TransformerConfig, blocked, use_backend
 from model_configs import CONFIGS, changed
 
 S, T = 9, 7
@@ -224,13 +224,14 @@ def test_a_text_of_nothing_but_padding_hurts_nobody(
 
 
 @every
-def test_backends_agree(config: TransformerConfig) -> None:
+def test_backends_agree(config: TransformerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build(config)
     ids, target = texts(2, S), texts(2, T, seed=1)
     if config.pad_id is not None and config.family != "decoder":
         ids[1, 5:] = 0
     results, gradients = [], []
-    for backend in ("reference", "sdpa", None):
+    monkeypatch.setattr(blocked, "SMALLEST_BLOCK", 1)
+    for backend in ("reference", "sdpa", "blocked", None):
         model.zero_grad()
         if backend is None:
             result = outputs(model, ids, target)

@@ -27,6 +27,8 @@ BEFORE: dict[str, dict[str, Any]] = {
         "position.kind": "relative",
         "position.relative.num_buckets": 8,
     },
+    "dilated": {"attention.pattern": "dilated", "attention.window": 2},
+    "block_sparse_ntk": {"attention.pattern": "block_sparse", "attention.block_size": 2},
     "rope_theta": {"position.kind": "rope"},
     "rope_linear": {"position.kind": "rope", "position.rope.factor": 4.0},
     "rope_ntk": {"position.kind": "rope", "position.rope.factor": 4.0},

@@ -11,7 +11,7 @@ from model_configs import CONFIGS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["base", "t5", "rope_yarn", "sliding_window"])
+@pytest.mark.parametrize("name", ["base", "t5", "rope_yarn", "sliding_window", "block_sparse"])
 @torch.no_grad()
 def test_exported_models_compute_the_same_for_other_sizes(name: str) -> None:
     torch.manual_seed(0)

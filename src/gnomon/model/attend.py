@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from gnomon.model.backends import attention_weights, reference, sdpa
-from gnomon.model.chunked import can_chunk, chunked
+from gnomon.model.blocked import blocked, blocks_pay, can_block
 from gnomon.model.masks import Mask
 
-Backend = Literal["reference", "sdpa"]
+Dense = Literal["reference", "sdpa"]
+Backend = Literal["reference", "sdpa", "blocked"]
 BACKENDS = {"reference": reference, "sdpa": sdpa}
 
 forced_backend: ContextVar[Backend | None] = ContextVar("forced_backend", default=None)
@@ -22,7 +23,11 @@ forced_backend: ContextVar[Backend | None] = ContextVar("forced_backend", defaul
 
 @contextmanager
 def use_backend(backend: Backend) -> Iterator[None]:
-    """Compute all attention inside the block with `backend`, dense, whatever the policy says."""
+    """Compute all attention inside the block with `backend`, whatever the policy says.
+
+    `reference` and `sdpa` are dense, with a mask of T x S; `blocked` computes sparse patterns in
+    blocks however short the text, and the rest as the policy says.
+    """
     token = forced_backend.set(backend)
     try:
         yield
@@ -30,10 +35,18 @@ def use_backend(backend: Backend) -> Iterator[None]:
         forced_backend.reset(token)
 
 
-def choose_backend(query: Tensor, mask: Mask, probability: float) -> Backend:
-    """The faster backend for this call, as measured (docs: attention backends)."""
+def in_blocks(mask: Mask) -> bool:
+    """Whether this call is computed in blocks."""
     forced = forced_backend.get()
     if forced is not None:
+        return forced == "blocked" and can_block(mask)
+    return can_block(mask) and blocks_pay(mask)
+
+
+def choose_backend(query: Tensor, mask: Mask, probability: float) -> Dense:
+    """The faster dense backend for this call, as measured (docs: attention backends)."""
+    forced = forced_backend.get()
+    if forced == "reference" or forced == "sdpa":
         return forced
     training = torch.is_grad_enabled() and query.requires_grad
     if query.device.type != "cpu" or not training:
@@ -75,8 +88,8 @@ def attend(
         output = backend(query, key, value, mask, scale, dropout)
         return output if mask.empty is None else output.masked_fill(mask.empty, 0.0)
 
-    if can_chunk(mask) and forced_backend.get() is None:
-        return chunked(query, key, value, mask, dense)
+    if in_blocks(mask):
+        return blocked(query, key, value, mask, dense)
     return dense(query, key, value, mask)
 
 

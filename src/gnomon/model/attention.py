@@ -29,14 +29,17 @@ class AttentionConfig:
     scale: float | None = None
     # on the attention weights
     dropout: float = 0.0
-    # which keys a self-attention query sees: all; its neighbours nearer than `window`; its own
-    # and the neighbouring blocks of `block_size` and the first `num_global_tokens`
-    pattern: Literal["full", "sliding_window", "block_sparse"] = "full"
+    # which keys a self-attention query sees: all; its neighbours nearer than `window`; the same in
+    # every second layer, and in the others every `dilation`-th token as many steps away; its own
+    # and the neighbouring blocks of `block_size`. All but full: and the global tokens
+    pattern: Literal["full", "sliding_window", "dilated", "block_sparse"] = "full"
     # in tokens, itself included: a query sees keys less than this far away
     window: int = 256
+    # dilated: tokens from one key to the next in the 2nd, 4th … layer of a stack
+    dilation: int = 4
     # in tokens
     block_size: int = 64
-    # the first tokens of the text, which see all and are seen by all
+    # of a sparse pattern: the first tokens of the text, which see all and are seen by all
     num_global_tokens: int = 1
     # the 2017 paper's projections have no biases; BERT has all, modern language models none
     bias_query_key: bool = False
@@ -51,16 +54,21 @@ class AttentionConfig:
         """K, with its default filled in."""
         return self.head_size or d_model // self.num_heads
 
-    def sparsity(self) -> Pattern | None:
-        """The sparse pattern, or None for full attention.
+    def sparsity(self) -> tuple[Pattern, ...]:
+        """The sparse patterns that the layers of a stack take in turn; none for full attention.
 
-        It looks both ways: a decoder combines it with its look-ahead mask.
+        They look both ways: a decoder combines them with its look-ahead mask.
         """
+        num_global = self.num_global_tokens
         if self.pattern == "sliding_window":
-            return SlidingWindow(self.window)
+            return (SlidingWindow(self.window, num_global=num_global),)
+        if self.pattern == "dilated":
+            # With one dilation throughout, a token would never hear of its neighbours.
+            steps = (1, self.dilation)
+            return tuple(SlidingWindow(self.window, step, num_global) for step in steps)
         if self.pattern == "block_sparse":
-            return BlockSparse(self.block_size, self.num_global_tokens)
-        return None
+            return (BlockSparse(self.block_size, num_global),)
+        return ()
 
 
 class Attention(nn.Module):

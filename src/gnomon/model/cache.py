@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from gnomon.errors import ModelError
 from gnomon.model.masks import Mask
+from gnomon.model.patterns import Pattern
 
 
 class LayerCache:
@@ -35,6 +38,14 @@ class LayerCache:
         self.key, self.value = key, value
         return key, value
 
+    def forget(self, first: int, count: int) -> None:
+        """Drop the keys and values of `count` tokens, from the one at `first` on."""
+        if self.key is not None and self.value is not None:
+            self.key, self.value = (
+                torch.cat((x[:, :, :first], x[:, :, first + count :]), dim=2)
+                for x in (self.key, self.value)
+            )
+
     def take_rows(self, rows: Tensor) -> None:
         """Keep, repeat or drop rows of the layer's own keys and values."""
         if self.key is not None and self.value is not None:
@@ -58,16 +69,24 @@ class Cache:
     def __init__(self, num_layers: int, max_length: int | None = None) -> None:
         self.max_length = max_length
         self.layers = [LayerCache() for _ in range(num_layers)]
+        # Tokens whose keys and values were dropped; they stood behind the first `num_global`.
+        self.num_forgotten = 0
+        self.num_global = 0
         self.num_groups = 0  # M: sentences, each with R / M neighbouring rows
         self.keep: Tensor | None = None  # bool [R, length] once any token was padding
         self.memory_keep: Tensor | None = None  # bool [M, S]
         self.memory_mask: Mask | None = None  # the same, made once for all steps and layers
 
     @property
-    def length(self) -> int:
-        """How many tokens of each row are in the cache."""
+    def num_kept(self) -> int:
+        """How many tokens of each row have their keys and values here."""
         key = self.layers[0].key
         return 0 if key is None else key.shape[2]
+
+    @property
+    def length(self) -> int:
+        """How many tokens of each row the cache has seen."""
+        return self.num_kept + self.num_forgotten
 
     @property
     def has_memory(self) -> bool:
@@ -94,6 +113,49 @@ class Cache:
             keep = torch.ones_like(new, dtype=torch.bool) if keep is None else keep
             self.keep = torch.cat((past, keep), dim=1)
         return self.keep, self.memory_keep
+
+    def forget(self, patterns: Sequence[Pattern]) -> None:
+        """Drop keys and values that no later token sees under any of the layers' patterns.
+
+        What is kept is at most twice what is needed, so that a step seldom pays for it. Rows that
+        begin with padding keep all, as their global tokens stand at different places.
+        """
+        if self.keep is not None and not bool(self.keep.all()):
+            return
+        self.num_global = max(pattern.num_global for pattern in patterns)
+        oldest = min(pattern.oldest(self.length) for pattern in patterns)
+        count = oldest - self.num_global - self.num_forgotten
+        if count > self.num_kept - count:
+            for layer in self.layers:
+                layer.forget(self.num_global, count)
+            self.num_forgotten += count
+
+    def kept(
+        self, num_new: int, keep: Tensor | None, device: torch.device
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """`keep` of the tokens that are still here and the new ones, and their places in the text.
+
+        Args:
+            num_new: tokens about to be added.
+            keep: bool `[R, length + num_new]` over all tokens, dropped ones included.
+            device: where the places are wanted.
+
+        Returns:
+            Bool `[R, S]`, or None as given; int `[S]` or `[R, S]`, or None where nothing was
+            dropped, so that places are counted as ever.
+        """
+        if self.num_forgotten == 0:
+            return keep, None
+        first, total = self.num_global, self.length + num_new
+        columns = torch.cat(
+            (
+                torch.arange(first, device=device),
+                torch.arange(first + self.num_forgotten, total, device=device),
+            )
+        )
+        if keep is None:
+            return None, columns
+        return keep[:, columns], (keep.cumsum(dim=-1) - 1).clamp(min=0)[:, columns]
 
     def fixed_length(self, needed: int, trained: int) -> int:
         """The one text length that angles depending on it are computed for.

@@ -37,6 +37,9 @@ class Mask:
         padding: bool `[B, S]`, True at real tokens; None: no padding.
         causal: whether later tokens are hidden.
         pattern: a sparse attention pattern.
+        places: int `[S]` or `[B, S]`, where in the whole text the keys stand, padding not counted;
+            None: counted here. Read by `pattern` only.
+        global_tokens: bool `[B, S]`, tokens that are global beside those of `pattern`.
         limit: any other limit, bool, broadcastable to `[B, 1, T, S]`.
         bias: float, broadcastable to `[B, H, T, S]`, added to the scores.
     """
@@ -50,6 +53,8 @@ class Mask:
         padding: Tensor | None = None,
         causal: bool = False,
         pattern: Pattern | None = None,
+        places: Tensor | None = None,
+        global_tokens: Tensor | None = None,
         limit: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> None:
@@ -61,8 +66,11 @@ class Mask:
         self.padding = padding if hides else None
         self.causal = causal and bool(num_queries > 1)  # the last token sees all that there is
         self.pattern = pattern
+        self.given_places = places
+        self.global_tokens = global_tokens
         self.limit = limit
         self.bias = bias
+        self.plan: object = None  # how it is computed in blocks; `gnomon.model.blocked` keeps it
         self._additive: dict[torch.dtype, Tensor | None] = {}
 
     @property
@@ -73,12 +81,65 @@ class Mask:
         return self.causal and alone and bool(self.num_queries == self.num_keys)
 
     @cached_property
+    def real(self) -> Tensor:
+        """Bool `[B or 1, S]`: tokens that are no padding."""
+        if self.padding is not None:
+            return self.padding
+        return torch.ones((1, self.num_keys), dtype=torch.bool, device=self.device)
+
+    @cached_property
+    def ends_with_padding(self) -> bool:
+        """Whether all padding, if there is any, is known to stand behind the texts."""
+        if self.padding is None:
+            return True
+        if not can_ask(self.padding):
+            return False
+        begins = self.padding[:, 1:] & ~self.padding[:, :-1]
+        return not bool(begins.any())
+
+    @cached_property
+    def places(self) -> Tensor:
+        """Int `[B or 1, S]`: where in the text the keys stand, padding not counted."""
+        if self.given_places is not None:
+            return self.given_places.view(-1, self.num_keys)
+        if self.ends_with_padding:
+            return torch.arange(self.num_keys, device=self.device)[None]
+        return (self.real.cumsum(dim=-1) - 1).clamp(min=0)
+
+    @cached_property
+    def is_global(self) -> Tensor:
+        """Bool `[B or 1, S]`: tokens that see all and are seen by all."""
+        assert self.pattern is not None
+        first = self.places < self.pattern.num_global
+        chosen = first if self.global_tokens is None else first | self.global_tokens
+        return chosen & self.real
+
+    @cached_property
+    def num_global(self) -> int:
+        """How many global tokens a text has at most."""
+        assert self.pattern is not None
+        if self.global_tokens is not None:
+            return int(self.is_global.sum(dim=-1).max())
+        return min(self.pattern.num_global, self.num_keys)
+
+    def _seen_by_pattern(self) -> Tensor:
+        """Bool `[B or 1, 1, T, S]`: what the pattern and its global tokens allow."""
+        assert self.pattern is not None
+        key = self.places[:, None, None, :]
+        first = self.num_keys - self.num_queries
+        seen = self.pattern.near(key[..., first:].transpose(-2, -1), key)
+        if self.pattern.num_global == 0 and self.global_tokens is None:
+            return seen
+        to_all = self.is_global[:, None, None, :]
+        return seen | to_all | to_all[..., first:].transpose(-2, -1)
+
+    @cached_property
     def combined(self) -> Tensor | None:
         """Logical and of all limits, broadcastable to `[B, 1, T, S]`; None: all see all."""
         size = (self.num_queries, self.num_keys, self.device)
         limits = [] if self.limit is None else [self.limit]
         if self.pattern is not None:
-            limits.append(self.pattern.mask(*size, self.padding))
+            limits.append(self._seen_by_pattern())
         if self.causal:
             limits.append(look_ahead_mask(*size))
         if self.padding is not None:

@@ -30,6 +30,7 @@ def size_problems(config: TransformerConfig) -> list[str]:
         "attention.num_heads": config.attention.num_heads,
         "attention.num_key_value_heads": config.attention.key_value_heads(),
         "attention.window": config.attention.window,
+        "attention.dilation": config.attention.dilation,
         "attention.block_size": config.attention.block_size,
         "position.max_length": config.position.max_length,
     }
@@ -160,9 +161,13 @@ def table_problems(config: TransformerConfig) -> list[str]:
 
 # Keys that only some values of another key read: key → (the other key, the values that read it).
 _READ_BY = {
-    "attention.window": ("attention.pattern", ("sliding_window",)),
+    "attention.window": ("attention.pattern", ("sliding_window", "dilated")),
+    "attention.dilation": ("attention.pattern", ("dilated",)),
     "attention.block_size": ("attention.pattern", ("block_sparse",)),
-    "attention.num_global_tokens": ("attention.pattern", ("block_sparse",)),
+    "attention.num_global_tokens": (
+        "attention.pattern",
+        ("sliding_window", "dilated", "block_sparse"),
+    ),
     "norm.bias": ("norm.kind", ("layer",)),
     "position.max_length": ("position.kind", ("learned",)),
     "position.layout": ("position.kind", ("sinusoidal",)),

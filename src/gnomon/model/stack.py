@@ -28,7 +28,7 @@ class Stack(nn.Module):
         super().__init__()
         self.layer_drop = layer_drop
         self.causal = causal
-        self.pattern = config.attention.sparsity()
+        self.patterns = config.attention.sparsity()
         self.head_size = config.attention.width(config.d_model)
         self.rope = position.rope if position.kind == "rope" else None
         self.score_bias: nn.Module | None = None
@@ -52,6 +52,7 @@ class Stack(nn.Module):
         memory: Tensor | None = None,
         memory_keep: Tensor | None = None,
         cache: Cache | None = None,
+        global_tokens: Tensor | None = None,
     ) -> Tensor:
         """Map `[B, T, D]` to `[B, T, D]`.
 
@@ -62,19 +63,22 @@ class Stack(nn.Module):
             keep: bool `[B, S]` over cached and new tokens, True at real ones; None: no padding.
             memory: `[B, S', D]`, the encoder's output, for a stack with cross-attention.
             memory_keep: bool `[B, S']`.
-            cache: earlier tokens' keys and values.
+            cache: earlier tokens' keys and values; those that the pattern hides from all later
+                tokens are dropped.
+            global_tokens: bool `[B, T]`, tokens that see all and are seen by all, beside the
+                first ones; without a cache only.
         """
-        num_queries = x.shape[1]
-        num_keys = num_queries + (0 if cache is None else cache.length)
-        mask = self.mask(num_queries, num_keys, keep, x.device)
+        masks = self.masks(x.shape[1], keep, x.device, cache, global_tokens)
         rotation = self.rotation(positions, largest, keep, cache)
-        memory_mask = self.memory_mask(num_queries, memory, memory_keep, cache)
+        memory_mask = self.memory_mask(x.shape[1], memory, memory_keep, cache)
         passed_over = self.passed_over() if cache is None else frozenset()
         for index, layer in enumerate(self.layers):
             if index in passed_over:
                 continue
             layer_cache = None if cache is None else cache.layers[index]
-            x = layer(x, mask, rotation, memory, memory_mask, layer_cache)
+            x = layer(x, masks[index % len(masks)], rotation, memory, memory_mask, layer_cache)
+        if cache is not None and self.score_bias is None and self.patterns:
+            cache.forget(self.patterns)
         return x if self.final_norm is None else self.final_norm(x)
 
     def passed_over(self) -> frozenset[int]:
@@ -87,20 +91,34 @@ class Stack(nn.Module):
         draws = torch.rand(len(self.layers), device="cpu").tolist()
         return frozenset(index for index, draw in enumerate(draws) if draw < self.layer_drop)
 
-    def mask(
-        self, num_queries: int, num_keys: int, keep: Tensor | None, device: torch.device
-    ) -> Mask:
-        """Everything that limits or weighs self-attention, for all layers at once."""
-        bias = self.score_bias
-        return Mask(
-            num_queries,
-            num_keys,
-            device,
-            padding=keep,
-            causal=self.causal,
-            pattern=self.pattern,
-            bias=None if bias is None else bias(num_queries, num_keys, device),
-        )
+    def masks(
+        self,
+        num_queries: int,
+        keep: Tensor | None,
+        device: torch.device,
+        cache: Cache | None,
+        global_tokens: Tensor | None,
+    ) -> list[Mask]:
+        """Everything that limits or weighs self-attention; layers take the masks in turn."""
+        num_keys, places = num_queries, None
+        if cache is not None:
+            num_keys += cache.num_kept
+            keep, places = cache.kept(num_queries, keep, device)
+        bias = None if self.score_bias is None else self.score_bias(num_queries, num_keys, device)
+        return [
+            Mask(
+                num_queries,
+                num_keys,
+                device,
+                padding=keep,
+                causal=self.causal,
+                pattern=pattern,
+                places=places,
+                global_tokens=global_tokens,
+                bias=bias,
+            )
+            for pattern in self.patterns or (None,)
+        ]
 
     def memory_mask(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -103,6 +105,7 @@ class Transformer(nn.Module):
         *,
         keep: Tensor | None = None,
         segments: Tensor | None = None,
+        global_tokens: Tensor | None = None,
     ) -> Tensor:
         """Logits `[B, L, V]` at every position.
 
@@ -111,12 +114,19 @@ class Transformer(nn.Module):
             target: int64 `[B, T]`, the decoder's input (encoder_decoder only).
             keep: bool `[B, S]` of `ids`; None: where they are not `pad_id`.
             segments: int64 `[B, S]`, with segment embeddings only.
+            global_tokens: bool `[B, S]` of `ids`; see `encode`.
         """
         if self.config.family == "decoder":
+            if global_tokens is not None:
+                raise ModelError(
+                    "In a decoder the global tokens are the first ones of the text.",
+                    seen="global_tokens",
+                    mend="set model.attention.num_global_tokens.",
+                )
             return self.project(self.decode(ids, keep=keep, segments=segments))
         if keep is None:
             keep = self.keep(ids)
-        hidden = self.encode(ids, keep, segments=segments)
+        hidden = self.encode(ids, keep, segments=segments, global_tokens=global_tokens)
         if self.config.family == "encoder_decoder":
             if target is None:
                 raise ModelError(
@@ -133,6 +143,7 @@ class Transformer(nn.Module):
         *,
         positions: Tensor | None = None,
         segments: Tensor | None = None,
+        global_tokens: Tensor | None = None,
     ) -> Tensor:
         """Hidden states `[B, S, D]` of the encoder.
 
@@ -141,7 +152,16 @@ class Transformer(nn.Module):
             keep: bool `[B, S]`, True at real tokens; None: where `source` is not `pad_id`.
             positions: int64 `[S]` or `[B, S]`; None: 0, 1, 2 …
             segments: int64 `[B, S]`, with segment embeddings only; None: all 0.
+            global_tokens: bool `[B, S]`, with a sparse attention pattern only: tokens that see
+                all and are seen by all (a question before its document), beside the first
+                `num_global_tokens`.
         """
+        if global_tokens is not None and self.config.attention.pattern == "full":
+            raise ModelError(
+                "Global tokens belong to a sparse attention pattern.",
+                seen="model.attention.pattern = full, in which all tokens see all",
+                mend="leave global_tokens out, or choose another pattern.",
+            )
         if self.encoder is None or self.source_embedding is None:
             raise ModelError(
                 "This model has no encoder.", seen="family decoder", mend="use model.decode."
@@ -150,7 +170,7 @@ class Transformer(nn.Module):
             keep = self.keep(source)
         positions, largest = place(positions, None, source.shape[1], 0, source.device)
         x = self.source_embedding(source, self.table("source"), positions, largest, segments)
-        hidden: Tensor = self.encoder(x, positions, largest, keep)
+        hidden: Tensor = self.encoder(x, positions, largest, keep, global_tokens=global_tokens)
         return hidden
 
     def decode(
@@ -198,6 +218,40 @@ class Transformer(nn.Module):
         x = self.target_embedding(target, self.table("target"), positions, largest, segments)
         hidden: Tensor = self.decoder(x, positions, largest, keep, memory, memory_keep, cache)
         return hidden
+
+    def decode_in_chunks(
+        self,
+        target: Tensor,
+        memory: Tensor | None = None,
+        memory_keep: Tensor | None = None,
+        *,
+        cache: Cache,
+        chunk_size: int = 512,
+        keep: Tensor | None = None,
+    ) -> Iterator[Tensor]:
+        """`decode` of a long text in parts: hidden states `[B, up to chunk_size, D]`, in turn.
+
+        Equal to one pass. What is in memory at once is the cache, which under a sparse attention
+        pattern does not grow with the text, and one chunk's hidden states and masks. With
+        dynamic_ntk positions the cache must know the final length (`new_cache`).
+
+        Args:
+            target: int64 `[B, T]`; a prompt, or a text to be scored.
+            memory: as in `decode`.
+            memory_keep: as in `decode`.
+            cache: from `new_cache`; ready for the next token at the end.
+            chunk_size: tokens at a time.
+            keep: bool `[B, T]` of `target`; None: all real.
+        """
+        for start in range(0, target.shape[1], chunk_size):
+            part = slice(start, start + chunk_size)
+            yield self.decode(
+                target[:, part],
+                memory,
+                memory_keep,
+                keep=None if keep is None else keep[:, part],
+                cache=cache,
+            )
 
     def project(self, hidden: Tensor) -> Tensor:
         """Logits `[..., V]` of hidden states `[..., D]`."""
