@@ -229,3 +229,22 @@ def test_fp16_range_names_the_first_module() -> None:
     assert found.verdict == "fail" and found.where[0] == "layers.1.ff.2"
     assert finding("fp16-range", model, precision="bf16").verdict == "pass"
     assert finding("fp16-range", model).verdict == "warn"
+
+
+def test_weights_that_fp16_cannot_hold_are_told_with_its_end() -> None:
+    torch.manual_seed(0)
+    module = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    with torch.no_grad():
+        module.linear2.weight.fill_(1e-3)
+        module.linear2.weight[0, 0] = 2e5
+        module.linear1.weight[0], module.linear1.bias[0] = 0.0, -1.0  # it multiplies nothing
+    found = diagnose(module, {"src": torch.randn(2, 6, 16)}, precision="fp16", only=["fp16-range"])[
+        "fp16-range"
+    ]
+    assert found.verdict == "fail" and found.where == ("linear2",)
+    assert (
+        "linear2.weight" in found.evidence
+        and "2e+05" in found.evidence
+        and "65,504" in found.evidence
+    )
+    assert "bf16, which keeps fp32's range" in found.mend and "65,504" in found.mend

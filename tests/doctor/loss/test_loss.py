@@ -195,3 +195,65 @@ def test_labels_drawn_apart_from_the_inputs(how: str, drawn: bool) -> None:
     found = verdict("overfit-batch", loss=Few(how))
     assert ("asked for another token" in found.evidence) == drawn, found.evidence
     assert (found.verdict == "fail") == drawn
+
+
+class Tagger(nn.Module):
+    """Five values at each position of a text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(40, 16, padding_idx=0)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        hidden = self.layer(self.embed(ids), src_key_padding_mask=ids == 0)
+        logits: Tensor = self.head(hidden)
+        return logits
+
+
+LABELS = torch.tensor([0, 1, 2, 3])
+
+
+def of_the_last(module: nn.Module, batch: Any) -> Tensor:
+    logits = module(**batch)[:, -1]
+    return F.cross_entropy(logits, LABELS[: len(logits)])
+
+
+def of_all(module: nn.Module, batch: Any) -> Tensor:
+    logits = module(**batch)
+    return F.cross_entropy(
+        logits.flatten(0, 1), LABELS[: len(logits)].repeat_interleave(logits.size(1))
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "cause", "mend"),
+    [
+        (of_the_last, "reads one position of each text, position 11, and in 2 of 4", "last real"),
+        (of_all, "the text's one label", "mean over real positions"),
+    ],
+)
+def test_one_label_a_text_is_told_as_that(loss: Any, cause: str, mend: str) -> None:
+    found = verdict("padding-in-loss", module=Tagger(), loss=loss, causal=False)
+    assert found.verdict == "fail"
+    assert cause in found.cause and mend in found.mend
+    assert "averages over all positions" not in found.cause
+
+
+def test_a_mean_over_all_positions_is_told_as_that() -> None:
+    def loss(module: nn.Module, batch: Any) -> Tensor:
+        ids = batch["ids"]
+        return F.cross_entropy(module(**batch).flatten(0, 1), ids.flatten())
+
+    assert "averages over all positions" in verdict("padding-in-loss", loss=loss).cause
+
+    def some(module: nn.Module, batch: Any) -> Tensor:
+        ids = batch["ids"]
+        logits, goal = module(**batch)[:, :-1], ids[:, 1:].clone()
+        goal[:, -2:] = -100
+        return F.cross_entropy(logits.flatten(0, 1), goal.flatten())
+
+    found = verdict("padding-in-loss", loss=some)
+    assert found.verdict == "fail" and "averages over all positions" not in found.cause

@@ -285,3 +285,32 @@ def test_updates_of_a_model_that_needs_autocast(dtype: torch.dtype, verdict: str
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-5)
     found = finding("bf16-update", module, optimizer=optimizer)
     assert found.verdict == verdict, found.evidence
+
+
+@pytest.mark.parametrize(
+    ("kind", "decay", "verdict"),
+    [
+        (torch.optim.AdamW, 0.01, "pass"),  # PyTorch's default
+        (torch.optim.AdamW, 0.1, "warn"),
+        (torch.optim.Adam, 0.01, "warn"),  # added to the gradient, it is divided by its size
+        (torch.optim.SGD, 0.01, "warn"),
+    ],
+)
+def test_decay_on_norms_is_told_where_it_matters(kind: Any, decay: float, verdict: str) -> None:
+    module = layer()
+    optimizer = kind(module.parameters(), lr=1e-3, weight_decay=decay)
+    found = finding("decay-on-norms", module, optimizer=optimizer)
+    assert found.verdict == verdict
+    assert f"decay {decay:g}" in found.evidence
+    if kind is torch.optim.AdamW:
+        assert f"{decay:.2g} of what a step moves it" in found.evidence
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_eps_of_adam_is_told_where_it_is_lost(dtype: torch.dtype) -> None:
+    module = layer(dtype)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3)
+    report = diagnose(module, source(dtype), optimizer=optimizer, only=["adam-eps"])
+    traits = [each for each in report.facts["anatomy"] if each["part"] == "Adam"]
+    assert len(traits) == 1
+    assert bool(traits[0]["paper"] and traits[0]["means"]) == (dtype == torch.float16)

@@ -293,3 +293,29 @@ def test_nothing_is_left_changed() -> None:
     assert not module.layers[0].query.weight.requires_grad  # type: ignore[union-attr]
     for name, each in module.state_dict().items():
         assert torch.equal(each, before[name]), name
+
+
+def test_a_missing_scale_that_is_no_failure_says_why() -> None:
+    torch.manual_seed(0)
+    fresh = Reader(scale=1.0)
+    with torch.no_grad():
+        for each in fresh.layers:
+            each.query.weight.mul_(0.5)
+            each.key.weight.mul_(0.5)
+    fresh.norm = nn.LayerNorm(32)
+    fresh.forward = lambda ids: fresh.norm(Reader.forward(fresh, ids))  # type: ignore[method-assign]
+    found = finding("score-scale", fresh)
+    assert found.verdict == "warn"
+    assert "No failure yet: softmax passes 0." in found.evidence
+    assert "fresh and small" in found.evidence and "√d_k = 2.83" in found.evidence
+    with torch.no_grad():
+        fresh.norm.weight.add_(torch.linspace(-0.1, 0.1, 32))  # gains that training has moved
+    found = finding("score-scale", fresh)
+    assert found.verdict == "warn"
+    assert "trained weights may have made up for the factor" in found.evidence
+
+
+def test_a_scale_applied_twice_says_why_it_is_no_failure() -> None:
+    found = finding("score-scale", Reader(scale=1 / 8))
+    assert found.verdict == "warn"
+    assert "muP" in found.evidence

@@ -1,5 +1,7 @@
 """fp16-range: activations fit into fp16."""
 
+import torch
+
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, passed
@@ -27,7 +29,8 @@ _CLOSE = 0.25
     cost="probe",
     cause="A projection's output is larger than fp16 can hold: the weights were trained in bf16 or "
     "fp32, where nothing keeps them small.",
-    mend="Compute in bf16, or keep this projection in fp32.",
+    mend="Compute in bf16, which keeps fp32's range (to 3.4e38) where float16 ends at 65,504, or "
+    "keep this projection in fp32.",
     reference="transformers #5651, #9295: the output of T5's feed-forward; 65,504 is the "
     "largest fp16 number",
     symptoms=("nan",),
@@ -38,8 +41,24 @@ def fp16_range(case: Case) -> Outcome:
     """Beyond 65,504 fp16 is infinite, and the next norm or softmax makes NaN of it.
 
     The largest magnitude of every submodule's output is taken from one pass in the model's own
-    precision; the first one that would not fit is named.
+    precision; the first one that would not fit is named. A weight that does not fit is infinite as
+    soon as autocast makes fp16 of it.
     """
+    if large := _large_weights(case):
+        name, size = next(iter(large.items()))
+        return judged(
+            case,
+            "fp16",
+            f"{len(large)} weights do not fit into fp16; the first is {name}, with values up to "
+            f"{size:.4g}, and fp16 ends at 65,504",
+            where=list(dict.fromkeys(each.rpartition(".")[0] for each in large)),
+            cause="The weights themselves have grown (or were loaded) larger than fp16 can hold: "
+            "autocast makes infinities of them.",
+            mend="Compute in bf16, which keeps fp32's range (to 3.4e38) where float16 ends at "
+            "65,504; or go back to weights from before they grew.",
+            largest=size,
+            first=name,
+        )
     record = case.seen.record
     sizes = [
         (calls[0].order, name, max(o.absmax for call in calls for o in call.outputs))
@@ -67,3 +86,13 @@ def fp16_range(case: Case) -> Outcome:
     if largest[2] > _CLOSE * HIGHEST_FP16 and case.patient.precision == "fp16":
         return judged(case, "fp16", evidence, where=[largest[1]], certain=False, largest=largest[2])
     return passed(evidence, largest=largest[2])
+
+
+def _large_weights(case: Case) -> dict[str, float]:
+    """Of parameters that autocast converts, those beyond fp16's range, with their size."""
+    sizes = {
+        name: float(p.detach().abs().max())
+        for name, p in case.module.named_parameters()
+        if p.dim() > 1 and p.numel() and p.dtype != torch.float16 and p.is_floating_point()
+    }
+    return {name: size for name, size in sizes.items() if HIGHEST_FP16 < size < float("inf")}

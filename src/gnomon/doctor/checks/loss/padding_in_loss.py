@@ -39,7 +39,7 @@ _MENDED = _FAULTY.replace("ids.flatten())\n\n", "ids.flatten(), ignore_index=0)\
     code="padding-in-loss",
     title="Padding does not count in the loss",
     cost="probe",
-    cause="The loss averages over all positions of the batch, padded ones included.",
+    cause="Padded positions are among those that the loss counts.",
     mend="Leave padded targets out (ignore_index, or a sum over real positions) and divide by the "
     "number of real targets.",
     reference="pytorch #73205, transformers #7546; fairseq2 0.8.0 release notes",
@@ -66,6 +66,7 @@ def padding_in_loss(case: Case) -> Outcome:
         return failure(
             f"{int(labelled.sum())} of {int(padded.sum())} padded positions count in the loss, "
             f"with {share:.0%} of all weight",
+            **_how(objective),
             **numbers,
         )
     ends = _asked_for_padding(objective)
@@ -88,6 +89,31 @@ def padding_in_loss(case: Case) -> Outcome:
             **numbers,
         )
     return passed(f"none of {int(padded.sum())} padded positions counts", **numbers)
+
+
+def _how(objective: Objective) -> dict[str, Any]:
+    """Cause and mend by what the loss asks of a text: each position, one of them, one label."""
+    counts, keep = objective.counts, objective.keep
+    if bool((counts.sum(1) == 1).all()):
+        places = counts.int().argmax(1)
+        same = f", position {int(places[0])}," if bool((places == places[0]).all()) else ""
+        return {
+            "cause": f"The loss reads one position of each text{same} and in "
+            f"{int((counts & ~keep).any(1).sum())} of {len(keep)} texts that is padding.",
+            "mend": "Read the last real position of each text, keep.sum(1) - 1 where padding is at "
+            "the right, or a mean over real positions.",
+        }
+    labels = objective.target.masked_fill(~counts, -1)
+    one = [len(set(row.tolist()) - {-1}) <= 1 for row in labels]
+    if all(one) and len(set(labels.flatten().tolist()) - {-1}) > 1:
+        return {
+            "cause": "The loss asks every position of a text for the text's one label, padded "
+            "positions included.",
+            "mend": "Take the mean over real positions alone: (x * keep).sum(1) / keep.sum(1).",
+        }
+    if bool(counts.all()):
+        return {"cause": "The loss averages over all positions of the batch, padded ones included."}
+    return {}
 
 
 def with_padding(case: Case) -> Objective:

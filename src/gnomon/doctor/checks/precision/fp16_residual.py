@@ -45,8 +45,8 @@ _CLOSE = 0.25
     title="The residual stream fits into half precision",
     cost="probe",
     cause="Sublayers add more and more to a stream that no norm brings back (pre-norm).",
-    mend="Keep the stream in fp32 or bf16; draw the last projection of each sublayer smaller by "
-    "1 / √(2N).",
+    mend="Keep the stream in fp32 or bf16, which has fp32's range (to 3.4e38); draw the last "
+    "projection of each sublayer smaller by 1 / √(2N).",
     reference="transformers #4586, #10956 (T5); Radford et al. 2019, section 2.3 (init by depth)",
     symptoms=("nan",),
     example=_FAULTY,

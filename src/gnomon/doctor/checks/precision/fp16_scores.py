@@ -39,7 +39,8 @@ _CLOSE = 0.25
     cost="probe",
     cause="q · k is computed in half precision without its scale, or queries and keys have grown.",
     mend="Scale the queries before the product, compute scores and softmax in fp32 (or with "
-    "scaled_dot_product_attention, which does), normalise queries and keys.",
+    "scaled_dot_product_attention, which does), normalise queries and keys. bf16 has fp32's range "
+    "(to 3.4e38), where fp16 ends at 65,504, but tells large scores apart coarsely.",
     reference="Vaswani et al. 2017, section 3.2.1; Henry et al. 2020 (query-key normalisation)",
     symptoms=("nan",),
     example=_FAULTY,

@@ -114,7 +114,34 @@ def score_scale(case: Case) -> Outcome:
             return passed(f"{evidence}: the weights make up for it, as in T5", **numbers)
         if spread > _LARGE:
             return failure(evidence, where=where, cause=cause, **numbers)
-    return warning(evidence, where=where, cause=cause, **numbers)
+    return warning(f"{evidence}. {_why_no_failure(case, off)}", where=where, cause=cause, **numbers)
+
+
+def _why_no_failure(case: Case, off: Sequence[Scale]) -> str:
+    """What speaks against it, or is not known."""
+    if min(s.ratio for s in off) <= 1:
+        return "No failure: it flattens attention, which training may make up for, and muP means so"
+    slopes = [slope for s in off if (slope := _slope(s.call)) is not None]
+    width = _width(off[0])
+    passes = f"softmax passes {min(slopes):.2g} of a gradient (0.25 at best)" if slopes else ""
+    why = f"No failure yet: {passes}" if passes else "No failure yet"
+    if case.is_fresh:
+        return (
+            f"{why}, as these weights are fresh and small; queries and keys of size 1 would give "
+            f"a standard deviation of √d_k = {width**0.5:.3g}"
+        )
+    which = "trained weights" if case.is_fresh is False else "the weights"
+    return f"{why}, and {which} may have made up for the factor"
+
+
+def _slope(call: AttentionCall) -> float | None:
+    """Of each query the largest w(1 - w), on average; None where weights do not show."""
+    if call.weights is None or call.weights.size(-1) < 2:
+        return None
+    weights = call.weights.float().nan_to_num(0.0)
+    several = (weights > 0).sum(-1) > 1
+    slope = (weights * (1 - weights)).amax(-1)[several]
+    return float(slope.mean()) if slope.numel() else None
 
 
 def _scale(call: AttentionCall) -> Scale | None:
