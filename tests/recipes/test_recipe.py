@@ -11,7 +11,7 @@ import pytest
 from gnomon.errors import RecipeError
 from gnomon.model import Transformer
 from gnomon.recipes import (
-    Recipe,
+    TranslationRecipe,
     difference,
     json_schema,
     keys_unknown_to,
@@ -50,7 +50,7 @@ def test_expanded_toml_gives_the_same_recipe(name: str, tmp_path: Path) -> None:
 
 
 def test_defaults_are_the_2017_base_model() -> None:
-    recipe = Recipe()
+    recipe = TranslationRecipe()
     assert recipe == replace(
         load_recipe("vaswani-base"),
         name="run",

@@ -7,20 +7,18 @@ import platform
 import sys
 import tomllib
 import warnings
-from dataclasses import asdict, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from gnomon import __version__
-from gnomon.errors import RecipeError, RunError
+from gnomon.errors import RunError
 from gnomon.files import write_atomically
-from gnomon.model import Transformer, TransformerConfig
-from gnomon.recipes import Recipe, difference, flatten, keys_unknown_to, load_recipe, to_toml
+from gnomon.recipes import Recipe, difference, keys_unknown_to, load_recipe, to_toml
 from gnomon.recipes.load import migrate
-from gnomon.tasks import Preparation, Translator
-from gnomon.text import TokenizerPair
 from gnomon.training import RunFolder
 
 
@@ -68,18 +66,22 @@ def keys_unknown_to_run(folder: RunFolder) -> list[str]:
 
 
 def sign_manifest(
-    folder: RunFolder, recipe: Recipe, preparation: Preparation, start_from: str | Path | None
+    folder: RunFolder,
+    recipe: Recipe,
+    made_from: Mapping[str, str | None],
+    start_from: str | Path | None,
 ) -> None:
     """Write what it takes to reproduce the run's numbers, or compare it with what began the run.
+
+    Args:
+        made_from: by name, hashes of the run's text and vocabulary; see `Job.identity`.
+        start_from: the model that it began with, if any.
 
     Raises:
         RunError: the text or its vocabulary is not what the run began with, or the model is not.
     """
-    corpora = preparation.corpora
     identity = {
-        "training text": corpora.train.fingerprint,
-        "validation text": None if corpora.valid is None else corpora.valid.fingerprint,
-        "vocabulary": preparation.tokenizers.fingerprint,
+        **made_from,
         "--from": None if start_from is None else str(Path(start_from).resolve()),
     }
     if folder.state() is None:
@@ -96,7 +98,7 @@ def sign_manifest(
         }
         write_atomically(folder.manifest_path, json.dumps(manifest, indent=2) + "\n")
         return
-    began_with = _identity_in(folder)
+    began_with = _identity_in(folder, identity)
     if start_from is None:
         identity["--from"] = began_with["--from"]  # the checkpoints hold all that came of it
     if changed := [name for name, value in identity.items() if value != began_with[name]]:
@@ -108,52 +110,13 @@ def sign_manifest(
         )
 
 
-def first_model(recipe: Recipe, tokenizers: TokenizerPair, base: Translator | None) -> Transformer:
-    """The network of the recipe, with fresh weights or those of `base`.
-
-    Dropout of elements and layers is the recipe's own also when fine-tuning.
-
-    Raises:
-        RecipeError: `base` is not the network that the recipe describes.
-    """
-    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-    target_size = None if tokenizers.joint else sizes[1]
-    config = replace(recipe.model, vocab_size=sizes[0], target_vocab_size=target_size)
-    if base is not None:
-        _refuse_other_network(config, base.model.config)
-    model = Transformer(config)
-    if base is not None:
-        model.load_state_dict(base.model.state_dict())
-    return model
-
-
-def _refuse_other_network(wanted: TransformerConfig, given: TransformerConfig) -> None:
-    there, here = flatten(asdict(given)), flatten(asdict(wanted))
-    changes = [
-        f"model.{key}: {there[key]!r} → {here[key]!r}"
-        for key in here
-        if here[key] != there[key] and not key.endswith(("dropout", "layer_drop"))
-    ]
-    if changes:
-        listing = "\n    ".join(changes)
-        raise RecipeError(
-            "fine-tuning keeps the network it starts from",
-            seen=f"the recipe's [model] differs (model → recipe):\n    {listing}",
-            mend="use the recipe that the model was trained with (recipe.toml in its run), or set "
-            "these keys to the model's values with --set",
-        )
-
-
-def _identity_in(folder: RunFolder) -> dict[str, Any]:
+def _identity_in(folder: RunFolder, names: Collection[str]) -> dict[str, Any]:
     try:
         identity: dict[str, Any] = json.loads(folder.manifest_path.read_text("utf-8"))["identity"]
-        return {name: identity[name] for name in _IDENTITY}
+        return {name: identity[name] for name in names}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(
             "a run's manifest must be readable",
             seen=f"{folder.manifest_path}: {error!r}",
             mend="restore it from a backup, or train elsewhere with --run DIR",
         ) from error
-
-
-_IDENTITY = ("training text", "validation text", "vocabulary", "--from")

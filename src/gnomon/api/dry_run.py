@@ -11,6 +11,7 @@ from typing import Any
 from gnomon.errors import excerpt
 from gnomon.files import atomic_file
 from gnomon.recipes import Recipe
+from gnomon.recipes.tasks import translation
 from gnomon.text import FINDINGS, CleaningReport, ParallelCorpus, judge, open_corpora
 
 _SHOWN = 60  # characters of a side
@@ -54,6 +55,7 @@ def dry_run(recipe: Recipe, *, findings: str | Path | None = None) -> Look:
     Raises:
         DataError: the text cannot be used; see `gnomon.text`.
     """
+    recipe = translation(recipe)
     corpora = open_corpora(recipe.data)
     if (terms := recipe.augmentation.terms) is not None:
         corpora = corpora.with_terms(terms, recipe.augmentation.single_words)

@@ -17,7 +17,8 @@ from gnomon.decoding import Combination
 from gnomon.errors import DataError, RecipeError
 from gnomon.evaluation import EvaluationConfig, EvaluationReport, evaluate_translations
 from gnomon.files import write_atomically
-from gnomon.recipes import Recipe
+from gnomon.recipes import TranslationRecipe
+from gnomon.recipes.tasks import translation
 from gnomon.tasks import add_scores_to_card, evaluate_translator
 from gnomon.tasks.progress import Stages, unseen
 from gnomon.tasks.tags import Tags
@@ -75,7 +76,7 @@ def evaluate(
     """
     folder = model_folder(model, checkpoint)
     run = run_of(folder)
-    recipe = None if run is None else read_run_recipe(run)
+    recipe = None if run is None else translation(read_run_recipe(run))
     config = _config(EvaluationConfig() if recipe is None else recipe.evaluation, settings)
     own = (source, reference, data, source_field, target_field)
     given = any(value is not None for value in own)
@@ -217,7 +218,7 @@ def _report_name(folder: Path, corpus: ParallelCorpus, about: Mapping[str, Any])
     return f"{folder.name}-{corpus.name}-{key[:8]}.json"
 
 
-def _own_text(recipe: Recipe | None, run: RunFolder | None) -> ParallelCorpus:
+def _own_text(recipe: TranslationRecipe | None, run: RunFolder | None) -> ParallelCorpus:
     """A run's test text, or else its validation text; what is not judged is not read."""
     corpus = None
     if recipe is not None and run is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from gnomon.api.claim import read_run_recipe
 from gnomon.api.load import model_folder, run_of
 from gnomon.errors import DataError
+from gnomon.recipes.tasks import translation
 from gnomon.text import DataConfig, ParallelCorpus
 from gnomon.text.pair_files import PairFile
 
@@ -33,7 +34,7 @@ def given_pairs(
     """
     if data is not None and source is None and target is None:
         run = None if model is None else run_of(model_folder(model, checkpoint))
-        fields = DataConfig() if run is None else read_run_recipe(run).data
+        fields = DataConfig() if run is None else translation(read_run_recipe(run)).data
         if (source_field or target_field) and PairFile(Path(data), fields.format).kind == "tsv":
             raise DataError(
                 "fields are named for JSON lines and Parquet",

@@ -15,6 +15,7 @@ from gnomon.api.load import model_folder
 from gnomon.errors import GnomonError, RunError
 from gnomon.evaluation import Comparison, compared, measured_lines
 from gnomon.recipes import Recipe, difference
+from gnomon.recipes.tasks import translation
 from gnomon.training import RunFolder, read_metrics
 
 DEPTH = 3
@@ -213,7 +214,7 @@ def _compare_scores(
         references = [line["reference"] for line in lines]
         if references != [line["reference"] for line in others]:
             continue
-        config = recipe.evaluation
+        config = translation(recipe).evaluation
         measured = measured_lines([line["hypothesis"] for line in lines], references, config)
         other = [line["hypothesis"] for line in others]
         what = f"{' '.join(ours.files)} ({ours.checkpoint} against {theirs.checkpoint})"

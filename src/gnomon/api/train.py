@@ -10,26 +10,22 @@ from typing import Any
 
 import torch
 
-from gnomon.api.claim import cache_beside, claim, first_model, sign_manifest
+from gnomon.api.claim import cache_beside, claim, sign_manifest
+from gnomon.api.jobs import Job, job_of
+from gnomon.api.jobs.translation import prepare as prepare_text
 from gnomon.api.load import model_folder
 from gnomon.doctor import Report
 from gnomon.doctor.examine import choose
-from gnomon.doctor.monitors.run import RunMonitors
-from gnomon.doctor.preflight import preflight, refuse
-from gnomon.errors import DataError, ModelError, RecipeError, RunError
+from gnomon.doctor.preflight import refuse
+from gnomon.errors import DataError, RecipeError, RunError
 from gnomon.files import json_value, write_atomically
 from gnomon.recipes import Recipe, load_recipe
-from gnomon.tasks import (
-    Preparation,
-    TranslationTask,
-    load_translator,
-    prepare_translation,
-)
-from gnomon.text import TokenizerPair
-from gnomon.text.sources import FILE_KEYS, SOURCE_TABLES
+from gnomon.recipes.tasks import translation
+from gnomon.tasks import Preparation
+from gnomon.text import DataConfig
+from gnomon.text.sources import SOURCE_TABLES
 from gnomon.training import (
     Listener,
-    Monitors,
     Outcome,
     RunFolder,
     TensorBoardLog,
@@ -84,7 +80,7 @@ def read_recipe(
         )
     if source or target or data:
         # Validation and test text belong to the training text they were given with.
-        changes = {f"data.{key}": None for key in FILE_KEYS}
+        changes = {f"data.{key}": None for key in DataConfig.paths}
         changes |= {f"data.{table}": [] for table in SOURCE_TABLES}
         changes |= {"data.source": source and str(source), "data.target": target and str(target)}
         changes |= {"data.pairs": data and str(data)}
@@ -101,7 +97,7 @@ def read_recipe(
 
 def prepare(recipe: Recipe, *, run: str | Path | None = None, say: Say = print) -> Preparation:
     """Clean the text, train the tokenizer and encode the corpus as `train` would."""
-    return _prepare(recipe, run_path(recipe, run), None, say)
+    return prepare_text(translation(recipe), cache_beside(run_path(recipe, run)), None, say)
 
 
 def train(
@@ -118,7 +114,7 @@ def train(
     start_from: str | Path | None = None,
     listeners: Sequence[Listener] = (),
     say: Say = lambda message: None,
-    before_start: Callable[[TranslationTask], None] = lambda task: None,
+    before_start: Callable[[Any], None] = lambda task: None,
     check: bool = True,
     accept: Collection[str] = (),
     examined: Callable[[Report], None] = lambda report: None,
@@ -167,24 +163,15 @@ def train(
     with folder.lock():
         claim(folder, recipe)
         continued = folder.state() is not None
-        base = None
-        if start_from is not None and not continued:
-            base = load_translator(model_folder(start_from))
-        tokenizers = base.tokenizers if base else None
-        if continued:  # whatever the text says now, the weights belong to this vocabulary
-            tokenizers = _vocabulary_of(folder)
-        preparation = _prepare(recipe, folder.path, tokenizers, say)
-        sign_manifest(folder, recipe, preparation, start_from)
-        torch.manual_seed(recipe.training.seed)
-        model = first_model(recipe, preparation.tokenizers, base)
-        task = TranslationTask(
-            model,
-            preparation,
-            tokens_per_batch=recipe.training.tokens_per_batch,
-            seed=recipe.training.seed,
-            search=recipe.decoding,
-            evaluation=recipe.evaluation,
+        job = job_of(recipe, say)
+        job.prepare(
+            cache_beside(folder.path),
+            folder.checkpoints.newest() if continued else [],
+            None if start_from is None or continued else model_folder(start_from),
         )
+        sign_manifest(folder, recipe, job.identity(), start_from)
+        torch.manual_seed(recipe.training.seed)
+        task = job.build()
         trainer = Trainer(
             task,
             folder,
@@ -192,52 +179,36 @@ def train(
             objective=recipe.objective,
             optimizer=recipe.optimizer,
             schedule=recipe.schedule.build(
-                d_model=model.config.d_model, max_steps=recipe.training.max_steps
+                d_model=recipe.model.d_model, max_steps=recipe.training.max_steps
             ),
             averaging=recipe.averaging,
-            validate=None if preparation.corpora.valid is None else task.validate,
+            validate=job.validate,
             listeners=[TensorBoardLog(folder.tensorboard_path), *listeners],
-            monitors=_monitors(task, folder, recipe),
+            monitors=job.monitors(folder),
         )
         if not continued:
             before_start(task)
             if check:
-                _examine(task, folder, recipe, accept, examined)
+                _examine(job, folder, recipe, accept, examined)
         outcome = trainer.fit()
     return Training(folder.path, recipe, outcome)
 
 
 def _examine(
-    task: TranslationTask,
+    job: Job,
     folder: RunFolder,
     recipe: Recipe,
     accept: Collection[str],
     examined: Callable[[Report], None],
 ) -> None:
     minutes = recipe.training.max_minutes or 0.0
-    report = preflight(task, recipe, accept=accept, seconds=max(10.0, 0.03 * 60 * minutes))
+    report = job.preflight(accept, max(10.0, 0.03 * 60 * minutes))
+    if report is None:
+        return
     text = json.dumps(json_value(report.as_json()), indent=2, ensure_ascii=False) + "\n"
     write_atomically(folder.path / "doctor" / "preflight.json", text)
     examined(report)
     refuse(report)
-
-
-def _monitors(task: TranslationTask, folder: RunFolder, recipe: Recipe) -> Monitors | None:
-    if not recipe.training.monitor_every:
-        return None
-    return RunMonitors(task, folder, every=recipe.training.monitor_every)
-
-
-def _vocabulary_of(folder: RunFolder) -> TokenizerPair:
-    """The tokenizers in the newest checkpoint where they can be read."""
-    unreadable: ModelError | None = None
-    for step in reversed(folder.checkpoints.steps()):
-        try:
-            return TokenizerPair.load(folder.checkpoints.path(step))
-        except ModelError as error:
-            unreadable = unreadable or error
-    assert unreadable is not None, "a run with a state has checkpoints"
-    raise unreadable
 
 
 def run_path(recipe: Recipe, run: str | Path | None) -> Path:
@@ -264,16 +235,3 @@ def _is_text(path: str | Path) -> bool:
     except UnicodeEncodeError:  # bytes that are no UTF-8 come as lone surrogates
         return False
     return True
-
-
-def _prepare(recipe: Recipe, run: Path, tokenizers: TokenizerPair | None, say: Say) -> Preparation:
-    return prepare_translation(
-        recipe.data,
-        recipe.tokenizer,
-        cache_beside(run),
-        seed=recipe.training.seed,
-        cleaning=recipe.cleaning,
-        augmentation=recipe.augmentation,
-        tokenizers=tokenizers,
-        say=say,
-    )

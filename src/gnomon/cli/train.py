@@ -115,7 +115,7 @@ def _say_scores(training: Training) -> None:
     from gnomon import api
     from gnomon.errors import GnomonError
 
-    if not training.recipe.data.split("test"):
+    if not training.recipe.has_test():
         return
     try:
         scores = api.scores_of(training.run)

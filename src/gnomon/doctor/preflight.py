@@ -18,7 +18,7 @@ from gnomon.doctor.report import Report
 from gnomon.doctor.targets.vocabulary import OneText, with_end
 from gnomon.errors import CheckError
 from gnomon.model import Transformer
-from gnomon.recipes import Recipe
+from gnomon.recipes import TranslationRecipe
 from gnomon.tasks import TranslationTask
 from gnomon.text import Batch
 from gnomon.training import Objective
@@ -38,7 +38,7 @@ _SECONDS = 10.0
 
 def preflight(
     task: TranslationTask,
-    recipe: Recipe,
+    recipe: TranslationRecipe,
     *,
     accept: Collection[str] = (),
     seconds: float = _SECONDS,
@@ -91,7 +91,7 @@ def refuse(report: Report) -> None:
     )
 
 
-def _patient(task: TranslationTask, recipe: Recipe) -> Patient:
+def _patient(task: TranslationTask, recipe: TranslationRecipe) -> Patient:
     model = task.model
     device = next(model.parameters()).device
     batch = probing_batch(task).to(device)
@@ -158,7 +158,7 @@ class Groups:
     state: dict[Tensor, Any] = field(default_factory=dict)
 
 
-def _groups(model: Transformer, recipe: Recipe, learning_rate: float) -> Groups:
+def _groups(model: Transformer, recipe: TranslationRecipe, learning_rate: float) -> Groups:
     config = recipe.optimizer
     return Groups(
         [

@@ -8,7 +8,7 @@ from typing import Any
 from gnomon.doctor.case import Case, remembered
 from gnomon.doctor.finding import Skip
 from gnomon.errors import GnomonError
-from gnomon.recipes import Recipe
+from gnomon.recipes import TranslationRecipe
 from gnomon.text import DataConfig, Pair, ParallelCorpus, open_split
 from gnomon.text.sources import Split
 from gnomon.text.text_source import TextSource
@@ -25,7 +25,7 @@ def data_of(case: Case) -> DataConfig:
         files: dict[str, Any] = {name: str(path) for name, path in corpus.items()}
         return DataConfig(**files)
     recipe = case.patient.recipe
-    if isinstance(recipe, Recipe) and recipe.data.split("train"):
+    if isinstance(recipe, TranslationRecipe) and recipe.data.split("train"):
         return recipe.data
     raise Skip("no parallel text was handed over")
 

@@ -18,11 +18,13 @@ from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_text
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
 from gnomon.recipes.show import difference, flatten, json_schema, keys_unknown_to, to_toml
+from gnomon.recipes.translation import TranslationRecipe
 
 __all__ = [
     "CurvePoint",
     "ExpectedCurve",
     "Recipe",
+    "TranslationRecipe",
     "Verdict",
     "binding_keys",
     "curve_of_runs",

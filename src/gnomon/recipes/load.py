@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from gnomon.errors import RecipeError
 from gnomon.recipes.presets import preset_text
 from gnomon.recipes.recipe import SCHEMA_VERSION, Recipe, tables
-from gnomon.text.sources import FILE_KEYS, SOURCE_TABLES
+from gnomon.recipes.tasks import recipe_class
 
 _RENAMED = {  # by the schema version that did so
     2: {f"data.{prefix}tsv": f"data.{prefix}pairs" for prefix in ("", "valid_", "test_")},
@@ -25,8 +25,6 @@ _RENAMED = {  # by the schema version that did so
 }
 
 _NEW_NAMES = {old: new for renamed in _RENAMED.values() for old, new in renamed.items()}
-
-VOCABULARY_KEYS = ("model_file", "target_model_file")
 
 
 class RecipeWarning(UserWarning):
@@ -57,11 +55,11 @@ def load_recipe(
             mend="mend it there, or name a preset: `gnomon recipe list` shows them",
         ) from None
     tree = migrate(tree)
-    _resolve_paths(tree, folder)
+    _resolve_paths(tree, recipe_class(tree), folder)
     given = dict(changes or {}) | dict(_parse_override(override) for override in overrides)
     for key, value in given.items():
         _put(tree, _NEW_NAMES.get(key, key), value)
-    _resolve_paths(tree, Path.cwd())
+    _resolve_paths(tree, recipe_class(tree), Path.cwd())
     return recipe_from_tree(tree)
 
 
@@ -84,11 +82,12 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
         RecipeError: naming every unknown key, wrong type and broken rule at once.
     """
     tree = migrate(dict(tree))
-    problems = list(_unknown_keys(tree, Recipe))
+    kind: Any = recipe_class(tree)
+    problems = list(_unknown_keys(tree, kind))
     recipe: Recipe | None = None
     try:
         # JSON's strict mode takes a list for a tuple and an int for a float, and nothing else.
-        recipe = _adapter().validate_json(json.dumps(tree, default=str), strict=True)
+        recipe = _adapter(kind).validate_json(json.dumps(tree, default=str), strict=True)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             where = ".".join(str(part) for part in detail["loc"])
@@ -165,16 +164,16 @@ def _rename(tree: dict[str, Any], old: str, new: str) -> None:
 
 
 @cache
-def _every_key() -> tuple[str, ...]:
-    """The dotted keys of all tables."""
+def _every_key(kind: Any) -> tuple[str, ...]:
+    """The dotted keys of all tables of a kind of recipe."""
     return tuple(
-        f"{path}.{item.name}" for path, table in tables(Recipe()) if path for item in fields(table)
+        f"{path}.{item.name}" for path, table in tables(kind()) if path for item in fields(table)
     )
 
 
 @cache
-def _adapter() -> TypeAdapter[Recipe]:
-    return TypeAdapter(Recipe)
+def _adapter(kind: Any) -> TypeAdapter[Recipe]:
+    return TypeAdapter(kind)
 
 
 def _read(path: Path) -> str:
@@ -212,22 +211,23 @@ def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[last] = value
 
 
-def _resolve_paths(tree: Mapping[str, Any], folder: Path) -> None:
-    data = tree.get("data")
-    _resolve_in(data, FILE_KEYS, folder)
-    _resolve_in(tree.get("tokenizer"), VOCABULARY_KEYS, folder)
-    _resolve_in(tree.get("augmentation"), ("terms",), folder)
-    for table in SOURCE_TABLES:
-        several = data.get(table) if isinstance(data, dict) else None
-        for source in several if isinstance(several, list) else ():
-            _resolve_in(source, FILE_KEYS, folder)
+def _resolve_paths(tree: Any, kind: Any, folder: Path) -> None:
+    """Make the paths of a table, and of the tables in it, relative to `folder`.
 
-
-def _resolve_in(table: Any, keys: Iterable[str], folder: Path) -> None:
-    if isinstance(table, dict):
-        for key in keys:
-            if isinstance(table.get(key), str) and table[key]:
-                table[key] = str(folder / Path(table[key]).expanduser())
+    Each config dataclass says in `paths` which of its keys are paths.
+    """
+    if not isinstance(tree, dict):
+        return  # refused as soon as types are checked
+    for key in getattr(kind, "paths", ()):
+        if isinstance(tree.get(key), str) and tree[key]:
+            tree[key] = str(folder / Path(tree[key]).expanduser())
+    for key, hint in get_type_hints(kind).items():
+        if is_dataclass(hint):
+            _resolve_paths(tree.get(key), hint, folder)
+        elif get_origin(hint) is tuple and is_dataclass(item := get_args(hint)[0]):
+            several = tree.get(key)
+            for each in several if isinstance(several, list) else ():
+                _resolve_paths(each, item, folder)
 
 
 def _unknown_keys(tree: Mapping[str, Any], kind: Any, path: str = "") -> Iterator[str]:
@@ -238,7 +238,7 @@ def _unknown_keys(tree: Mapping[str, Any], kind: Any, path: str = "") -> Iterato
             close = difflib.get_close_matches(key, names, n=1)
             table = f"[{path}]" if path else "the recipe"
             if not close and not path:
-                close = [where for where in _every_key() if where.endswith(f".{key}")]
+                close = [where for where in _every_key(kind) if where.endswith(f".{key}")]
             mend = f"did you mean {close[0]}?" if close else f"keys here: {', '.join(names)}"
             yield f"{table} has no key {key!r}; mend: {mend}"
         elif is_dataclass(hints[key]) and isinstance(value, Mapping):

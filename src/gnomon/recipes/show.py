@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
+from functools import reduce
 from itertools import zip_longest
+from operator import or_
 from typing import Any
 
 import tomli_w
 from pydantic import TypeAdapter
 
 from gnomon.recipes.recipe import Recipe
+from gnomon.recipes.tasks import RECIPES, recipe_class
 
 
 def to_toml(recipe: Recipe) -> str:
     """The recipe with every key written out. Keys that are unset (None) are left out."""
-    return tomli_w.dumps(_without_none(asdict(recipe)))
+    tree = asdict(recipe)
+    return tomli_w.dumps(_without_none({name: tree[name] for name in _in_order(tree)}))
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """The keys of a recipe as people read it: what stands by itself, text, model, training, use."""
+    return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else -1)
+
+
+_ORDER = (
+    *("data", "cleaning", "augmentation", "tokenizer", "model", "objective", "optimizer"),
+    *("schedule", "training", "averaging", "decoding", "evaluation", "doctor"),
+)
 
 
 def difference(old: Recipe, new: Recipe) -> list[str]:
@@ -27,9 +42,10 @@ def difference(old: Recipe, new: Recipe) -> list[str]:
 
 
 def _differing(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
-    for item in fields(new):
-        before, after = getattr(old, item.name), getattr(new, item.name)
-        key = f"{path}{item.name}"
+    names = [item.name for item in fields(new)]
+    for name in names if path else _in_order(names):
+        before, after = getattr(old, name), getattr(new, name)
+        key = f"{path}{name}"
         if before == after:
             continue
         if is_dataclass(before) and is_dataclass(after):
@@ -65,7 +81,7 @@ def keys_unknown_to(written: Mapping[str, Any]) -> list[str]:
     held = flatten(written)
     return [
         key
-        for key, default in flatten(asdict(Recipe())).items()
+        for key, default in flatten(asdict(recipe_class(written)())).items()  # type: ignore[call-arg]
         # What is unset is not written out; a list of tables is held by its tables' keys.
         if default is not None and not any(f"{each}.".startswith(f"{key}.") for each in held)
     ]
@@ -73,7 +89,8 @@ def keys_unknown_to(written: Mapping[str, Any]) -> list[str]:
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of a recipe, for editors that complete and check TOML."""
-    return TypeAdapter(Recipe).json_schema()
+    kinds: Any = reduce(or_, RECIPES.values())
+    return TypeAdapter(kinds).json_schema()
 
 
 def _without_none(tree: Any) -> Any:

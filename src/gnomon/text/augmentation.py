@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ class AugmentationConfig:
     # Times that an epoch shows a pair of single words, and each pair of `terms`.
     single_words: float = 1.0
     terms: str | None = None  # file of pairs that are added to the training text, such as a TSV
+
+    paths: ClassVar[tuple[str, ...]] = ("terms",)
 
     @property
     def changes_text(self) -> bool:

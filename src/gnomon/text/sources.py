@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 MAX_WEIGHT = 1000.0  # the examples of an epoch are listed in memory
 
@@ -30,6 +30,8 @@ class SourceConfig:
     target_field: str = "target"
     weight: float = 1.0  # times that a pair is seen per epoch, on average and as evenly as can be
     tags: tuple[str, ...] = ()  # put in front of each source text, one id each: ["<2de>", "<news>"]
+
+    paths: ClassVar[tuple[str, ...]] = ("source", "target", "pairs")
 
     def problems(self, key: str) -> list[str]:
         """Return every rule broken, each beginning with `key`; empty if all is well."""
@@ -91,6 +93,12 @@ class DataConfig:
     # Variants of the training text in the token store, where BPE-dropout or augmentation leaves
     # something to chance; epoch e reads number e mod these.
     variants: int = 8
+
+    paths: ClassVar[tuple[str, ...]] = (
+        *("source", "target", "pairs"),
+        *("valid_source", "valid_target", "valid_pairs"),
+        *("test_source", "test_target", "test_pairs"),
+    )
 
     def problems(self) -> list[str]:
         """Return every rule broken across fields; empty if all is well."""
@@ -186,8 +194,6 @@ _SPLITS: tuple[tuple[Split, str, str], ...] = (
 )
 _TABLES = tuple(table for _, _, table in _SPLITS)
 
-FILE_KEYS = tuple(prefix + key for _, prefix, _ in _SPLITS for key in _FLAT)
-"""The keys of `DataConfig` that name a file."""
 SOURCE_TABLES = _TABLES
 """The keys of `DataConfig` that hold lists of sources."""
 

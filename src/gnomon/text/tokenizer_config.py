@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from gnomon.text.reserved import BYTES, SPECIALS
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizerConfig:
-    """How text is cut into subwords."""
+class VocabularyConfig:
+    """How text is cut into subwords: what holds for one text as for two."""
 
     # A vocabulary to use instead of learning one: a SentencePiece .model or a tokenizer.json that
     # gnomon wrote.
     model_file: str | None = None
-    target_model_file: str | None = None  # of the target, where joint = false
     kind: Literal["bpe", "unigram"] = "bpe"
     vocab_size: int = 8000  # upper bound on ids, special and byte ids included
-    joint: bool = True  # one vocabulary for source and target, as tied embeddings need
     byte_fallback: bool = True  # unknown characters become bytes; False: they become <unk>
     min_frequency: int = 2  # rarer characters and merges are not learned
     # Each digit its own piece, so that numbers never seen are spelled from what was seen often;
@@ -27,9 +25,7 @@ class TokenizerConfig:
     lowercase: bool = False
     normalization: Literal["nfc", "nfkc", "none"] = "nfc"
 
-    # Training text is segmented anew with merges left out, each with this probability; validation,
-    # evaluation and translation never are. 0 for none; 0.1 is what the paper found best.
-    bpe_dropout: float = 0.0
+    paths: ClassVar[tuple[str, ...]] = ("model_file",)
 
     @property
     def num_reserved(self) -> int:
@@ -38,7 +34,7 @@ class TokenizerConfig:
 
     def vocabulary_options(self) -> dict[str, Any]:
         """Options that decide which vocabulary is learned from a text."""
-        return {key: value for key, value in asdict(self).items() if key != "bpe_dropout"}
+        return asdict(self)
 
     def problems(self, num_tags: int = 0) -> list[str]:
         """Return every rule broken across fields; empty if all is well."""
@@ -55,6 +51,43 @@ class TokenizerConfig:
             found.append(
                 f"tokenizer.min_frequency must be 1 or more, is {self.min_frequency}: set it to 2"
             )
+        return found
+
+    def unused(self) -> list[str]:
+        """Return every key that has no effect beside the others."""
+        found = []
+        if self.model_file is not None:
+            default = type(self)()
+            found += [
+                f"tokenizer.{key} has no effect beside tokenizer.model_file, which decides it"
+                for key in _LEARNING
+                if getattr(self, key) != getattr(default, key)
+            ]
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerConfig(VocabularyConfig):
+    """The same for source and target, of which the target may have a vocabulary of its own."""
+
+    target_model_file: str | None = None  # of the target, where joint = false
+    joint: bool = True  # one vocabulary for source and target, as tied embeddings need
+
+    # Training text is segmented anew with merges left out, each with this probability; validation,
+    # evaluation and translation never are. 0 for none; 0.1 is what the paper found best.
+    bpe_dropout: float = 0.0
+
+    paths: ClassVar[tuple[str, ...]] = ("model_file", "target_model_file")
+
+    def vocabulary_options(self) -> dict[str, Any]:
+        """Options that decide which vocabulary is learned from a text."""
+        options = super().vocabulary_options()
+        del options["bpe_dropout"]
+        return options
+
+    def problems(self, num_tags: int = 0) -> list[str]:
+        """Return every rule broken across fields; empty if all is well."""
+        found = super().problems(num_tags)
         if not 0 <= self.bpe_dropout <= 1:
             found.append(
                 "tokenizer.bpe_dropout must be a probability from 0 to 1, is "
@@ -71,18 +104,6 @@ class TokenizerConfig:
                 "tokenizer.bpe_dropout leaves out merges, which only kind 'bpe' has, is "
                 f"{self.bpe_dropout} with kind {self.kind!r}: set one to 0 or the other to 'bpe'"
             )
-        return found
-
-    def unused(self) -> list[str]:
-        """Return every key that has no effect beside the others."""
-        found = []
-        if self.model_file is not None:
-            default = TokenizerConfig()
-            found += [
-                f"tokenizer.{key} has no effect beside tokenizer.model_file, which decides it"
-                for key in _LEARNING
-                if getattr(self, key) != getattr(default, key)
-            ]
         return found
 
 

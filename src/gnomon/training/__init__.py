@@ -30,6 +30,7 @@ from gnomon.training.precision import choose_device
 from gnomon.training.run import RunFolder
 from gnomon.training.schedule import ScheduleConfig
 from gnomon.training.task import Task
+from gnomon.training.validation import Validate
 
 __all__ = [
     "Average",
@@ -54,6 +55,7 @@ __all__ = [
     "TensorBoardLog",
     "Trainer",
     "TrainingConfig",
+    "Validate",
     "ValidationRecord",
     "check_weights",
     "choose_device",

@@ -63,6 +63,10 @@ class Checkpoints:
         """Folder of the checkpoint after `step` steps."""
         return self.folder / f"step-{step:08d}"
 
+    def newest(self) -> list[Path]:
+        """Folders of all checkpoints, newest first."""
+        return [self.path(step) for step in reversed(self.steps())]
+
     @property
     def averaged_path(self) -> Path:
         """Folder of the model whose weights are the mean of several checkpoints'."""

@@ -18,7 +18,8 @@ from gnomon.doctor.targets.training import training_fields
 from gnomon.doctor.targets.vocabulary import OneText, batch_of, first_pairs
 from gnomon.errors import GnomonError
 from gnomon.model import load_model
-from gnomon.recipes import Recipe, load_recipe
+from gnomon.recipes import TranslationRecipe, load_recipe
+from gnomon.recipes.tasks import translation
 from gnomon.tasks import Translator, load_translator
 from gnomon.training import RunFolder, check_weights, choose_device
 
@@ -89,7 +90,7 @@ def _translator(folder: Path, device: torch.device) -> Translator | None:
     return None if task is None else load_translator(folder, device)
 
 
-def _recipe_of(folder: Path, notes: list[str]) -> Recipe | None:
+def _recipe_of(folder: Path, notes: list[str]) -> TranslationRecipe | None:
     """The recipe of the run that a checkpoint lies in."""
     run = RunFolder(folder.resolve().parent.parent)
     if folder.resolve().parent.name != "checkpoints" or not run.recipe_path.is_file():
@@ -97,7 +98,7 @@ def _recipe_of(folder: Path, notes: list[str]) -> Recipe | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the run began
-            return load_recipe(run.recipe_path)
+            return translation(load_recipe(run.recipe_path))
     except GnomonError as error:
         notes.append(f"its recipe cannot be read ({' '.join(str(error).split())})")
         return None
@@ -114,7 +115,7 @@ def _training_state(folder: Path) -> tuple[int, dict[str, Tensor] | None]:
 
 
 def _text_of(
-    translator: Translator, recipe: Recipe, device: torch.device, notes: list[str]
+    translator: Translator, recipe: TranslationRecipe, device: torch.device, notes: list[str]
 ) -> dict[str, Any]:
     pairs = first_pairs(recipe.data)
     if not pairs:

@@ -15,7 +15,8 @@ from gnomon.doctor.targets.training import training_fields
 from gnomon.doctor.targets.vocabulary import OneText, batch_of, first_pairs
 from gnomon.errors import GnomonError
 from gnomon.model import Transformer
-from gnomon.recipes import Recipe, load_recipe
+from gnomon.recipes import TranslationRecipe, load_recipe
+from gnomon.recipes.tasks import translation
 from gnomon.text import TokenizerPair
 from gnomon.training import choose_device
 
@@ -29,7 +30,7 @@ def open_recipe(recipe: str | Path, options: Options) -> Target:
     Raises:
         RecipeError: the recipe cannot be used.
     """
-    read = load_recipe(recipe)
+    read = translation(load_recipe(recipe))
     device = choose_device(options.device)
     tokenizers, notes = _given_vocabulary(read)
     torch.manual_seed(read.training.seed)
@@ -65,7 +66,7 @@ def open_recipe(recipe: str | Path, options: Options) -> Target:
     )
 
 
-def _given_vocabulary(recipe: Recipe) -> tuple[TokenizerPair | None, list[str]]:
+def _given_vocabulary(recipe: TranslationRecipe) -> tuple[TokenizerPair | None, list[str]]:
     config = recipe.tokenizer
     if config.model_file is None:
         return None, []
@@ -75,7 +76,7 @@ def _given_vocabulary(recipe: Recipe) -> tuple[TokenizerPair | None, list[str]]:
         return None, [f"the given vocabulary cannot be read ({' '.join(str(error).split())})"]
 
 
-def _sized(recipe: Recipe, tokenizers: TokenizerPair | None) -> Any:
+def _sized(recipe: TranslationRecipe, tokenizers: TokenizerPair | None) -> Any:
     if tokenizers is None:
         size = recipe.tokenizer.vocab_size
         target = None if recipe.tokenizer.joint else size

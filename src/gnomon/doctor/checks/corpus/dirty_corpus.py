@@ -4,7 +4,7 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, passed, warning
 from gnomon.doctor.texts import split_of
-from gnomon.recipes import Recipe
+from gnomon.recipes import TranslationRecipe
 from gnomon.text import REASONS, CleaningConfig, look
 
 _FAULTY = """
@@ -47,7 +47,7 @@ def dirty_corpus(case: Case) -> Outcome:
     """
     corpus = split_of(case)
     recipe = case.patient.recipe
-    config = recipe.cleaning if isinstance(recipe, Recipe) else CleaningConfig()
+    config = recipe.cleaning if isinstance(recipe, TranslationRecipe) else CleaningConfig()
     report = look(corpus, config)
     shares = {
         reason: finding.count / max(1, report.num_pairs)

@@ -8,7 +8,7 @@ from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.inputs import special_ids
 from gnomon.doctor.surface import shares
 from gnomon.doctor.texts import first_pairs
-from gnomon.recipes import Recipe
+from gnomon.recipes import TranslationRecipe
 from gnomon.text.sources import Split
 
 _FAULTY = """
@@ -112,7 +112,7 @@ def _of_batch(case: Case) -> Outcome:
         raise Skip("no tokenizer that decodes was handed over")
     if batch is None:
         raise Skip("no batch of training was handed over")
-    if isinstance(patient.recipe, Recipe) and patient.recipe.tokenizer.bpe_dropout:
+    if isinstance(patient.recipe, TranslationRecipe) and patient.recipe.tokenizer.bpe_dropout:
         raise Skip("BPE-dropout cuts training text otherwise on purpose")
     call = case.call
     if call.entry("source").role != "ids":

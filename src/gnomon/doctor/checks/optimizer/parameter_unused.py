@@ -8,7 +8,7 @@ from gnomon.doctor.optimizing import listed
 _FAULTY = """
     import torch
     from torch import nn
-    from gnomon.recipes import Recipe
+    from gnomon.recipes import TranslationRecipe
 
     class Model(nn.Module):
         def __init__(self):
@@ -28,7 +28,8 @@ _FAULTY = """
         def loss(module, batch):
             return nn.functional.cross_entropy(module(batch["ids"]).flatten(0, 1), ids.flatten())
 
-        return {"module": Model(), "batch": {"ids": ids}, "loss": loss, "recipe": Recipe()}
+        recipe = TranslationRecipe()
+        return {"module": Model(), "batch": {"ids": ids}, "loss": loss, "recipe": recipe}
 """
 _MENDED = _FAULTY.replace("self.head(self.layer(", "self.head(self.norm(self.layer(").replace(
     "self.embed(ids)))", "self.embed(ids))))"

@@ -6,13 +6,13 @@ from gnomon.doctor.described import recipe_of
 from gnomon.doctor.finding import Outcome, passed, warning
 
 _FAULTY = """
-    from gnomon.recipes import Recipe
+    from gnomon.recipes import TranslationRecipe
     from gnomon.text import DataConfig
     from gnomon.training import TrainingConfig
 
     def patient():
         data, training = DataConfig(max_length=256), TrainingConfig(tokens_per_batch=400)
-        return {"recipe": Recipe(data=data, training=training)}
+        return {"recipe": TranslationRecipe(data=data, training=training)}
 """
 _MENDED = _FAULTY.replace("tokens_per_batch=400", "tokens_per_batch=4096")
 
@@ -34,10 +34,10 @@ def recipe_batch(case: Case) -> Outcome:
     sentence: noisy gradients, and more memory than was reckoned with.
     """
     recipe = recipe_of(case)
-    budget, longest = recipe.training.tokens_per_batch, 2 * recipe.data.max_length
+    budget, longest = recipe.training.tokens_per_batch, recipe.longest_example()
     step = budget * recipe.training.accumulate
     told = (
-        f"a step takes {step:,} tokens in batches of {budget:,}; the longest pair may have "
+        f"a step takes {step:,} tokens in batches of {budget:,}; the longest example may have "
         f"{longest:,}"
     )
     if step < longest:

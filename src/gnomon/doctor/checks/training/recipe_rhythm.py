@@ -6,17 +6,17 @@ from gnomon.doctor.described import recipe_of
 from gnomon.doctor.finding import Outcome, passed, warning
 
 _FAULTY = """
-    from gnomon.recipes import Recipe
+    from gnomon.recipes import TranslationRecipe
     from gnomon.training import TrainingConfig
 
     def patient():
-        return {"recipe": Recipe(training=TrainingConfig(max_steps=800))}  # validates every 1,000
+        training = TrainingConfig(max_steps=800)  # validates every 1,000
+        return {"recipe": TranslationRecipe(training=training)}
 """
 _MENDED = _FAULTY.replace(
-    "max_steps=800))}  # validates every 1,000",
-    "max_steps=800, validate_every=100,\\n"
-    "                                                checkpoint_every=100))}",
-).replace("\\n", "\n")
+    "max_steps=800)  # validates every 1,000",
+    "max_steps=800, validate_every=100, checkpoint_every=100)",
+)
 
 
 @check(

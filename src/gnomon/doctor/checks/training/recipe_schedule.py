@@ -6,12 +6,13 @@ from gnomon.doctor.described import recipe_of
 from gnomon.doctor.finding import Outcome, failure, passed, warning
 
 _FAULTY = """
-    from gnomon.recipes import Recipe
+    from gnomon.recipes import TranslationRecipe
     from gnomon.training import ScheduleConfig, TrainingConfig
 
     def patient():
         schedule = ScheduleConfig(kind="noam", warmup_steps=4000)
-        return {"recipe": Recipe(schedule=schedule, training=TrainingConfig(max_steps=1000))}
+        training = TrainingConfig(max_steps=1000)
+        return {"recipe": TranslationRecipe(schedule=schedule, training=training)}
 """
 _MENDED = _FAULTY.replace("warmup_steps=4000", "warmup_steps=200")
 _LARGEST_SHARE = 0.5

@@ -7,11 +7,11 @@ from gnomon.doctor.finding import Outcome, passed, warning
 from gnomon.recipes.load import keys_without_effect
 
 _FAULTY = """
-    from gnomon.recipes import Recipe
+    from gnomon.recipes import TranslationRecipe
     from gnomon.training import ScheduleConfig
 
     def patient():
-        return {"recipe": Recipe(schedule=ScheduleConfig(kind="noam", peak=1e-3))}
+        return {"recipe": TranslationRecipe(schedule=ScheduleConfig(kind="noam", peak=1e-3))}
 """
 _MENDED = _FAULTY.replace('kind="noam"', 'kind="inverse_sqrt"')
 

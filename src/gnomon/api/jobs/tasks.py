@@ -1,0 +1,19 @@
+"""Which job trains which recipe."""
+
+from __future__ import annotations
+
+from gnomon.api.jobs.job import Job, Say
+from gnomon.api.jobs.translation import TranslationJob
+from gnomon.errors import RecipeError
+from gnomon.recipes import Recipe, TranslationRecipe
+
+
+def job_of(recipe: Recipe, say: Say) -> Job:
+    """The job that trains a recipe.
+
+    Args:
+        say: is told what is being done before the first step.
+    """
+    if isinstance(recipe, TranslationRecipe):
+        return TranslationJob(recipe, say)
+    raise RecipeError("a recipe must be of a task that gnomon trains", seen=type(recipe).__name__)
