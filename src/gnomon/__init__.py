@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gnomon.api import evaluate, load, train
+    from gnomon.api import evaluate, extend, load, train
     from gnomon.doctor import Patient, Report, diagnose
     from gnomon.doctor.monitors import watch
     from gnomon.errors import GnomonError
@@ -24,6 +24,7 @@ _HOMES = {
     "Translator": "gnomon.tasks",
     "diagnose": "gnomon.doctor",
     "evaluate": "gnomon.api",
+    "extend": "gnomon.api",
     "load": "gnomon.api",
     "train": "gnomon.api",
     "watch": "gnomon.doctor.monitors",
@@ -39,6 +40,7 @@ __all__ = [
     "__version__",
     "diagnose",
     "evaluate",
+    "extend",
     "load",
     "train",
     "watch",

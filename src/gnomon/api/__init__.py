@@ -6,6 +6,7 @@ from gnomon.api.curves import CurveVerdict, check_curve, save_curve
 from gnomon.api.doctor import examine_target
 from gnomon.api.dry_run import Look, dry_run
 from gnomon.api.evaluate import evaluate, evaluate_files
+from gnomon.api.extend import Extension, extend
 from gnomon.api.load import load, model_folder
 from gnomon.api.pairs import given_pairs
 from gnomon.api.runs import RunComparison, RunScores, RunSummary, compare_runs, list_runs, scores_of
@@ -13,6 +14,7 @@ from gnomon.api.train import Training, prepare, read_recipe, train
 
 __all__ = [
     "CurveVerdict",
+    "Extension",
     "Look",
     "RunComparison",
     "RunScores",
@@ -26,6 +28,7 @@ __all__ = [
     "evaluate",
     "evaluate_files",
     "examine_target",
+    "extend",
     "given_pairs",
     "list_runs",
     "load",

@@ -15,6 +15,7 @@ from gnomon.cli import (
     backtranslate,
     doctor,
     evaluate,
+    extend,
     prepare,
     quickstart,
     recipe,
@@ -66,6 +67,7 @@ _add("doctor", doctor.doctor)
 _add("translate", translate.translate)
 _add("score", score.score)
 _add("average", average.average)
+_add("extend", extend.extend)
 _add("align", align.align)
 _add("backtranslate", backtranslate.backtranslate)
 app.add_typer(recipe.app, name="recipe")
