@@ -1,15 +1,16 @@
-"""Every preset, made small, trains with validation, is saved, loaded and translates."""
+"""Every preset, made small, trains with validation, is saved, loaded and used."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gnomon
 from digits import write_digits
 from gnomon import api
-from gnomon.recipes import preset_names
+from gnomon.recipes import preset_names, recipe_kind
 
 SMALL = [
     "model.d_model=32",
@@ -25,21 +26,42 @@ SMALL = [
 ]
 
 
+TEXTS = ["123", "4567890", ""]
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", preset_names())
 def test_preset(tmp_path: Path, name: str, precision: str) -> None:
     # Validation runs before further steps: nothing that it caches may break their gradients.
+    task = recipe_kind(name)().task  # type: ignore[call-arg]
+    text = {"translation": write_digits, "classification": write_labels}[task]
     training = api.train(
         name,
-        data=write_digits(tmp_path, num_pairs=120),
+        data=text(tmp_path, num_pairs=120),
         overrides=[*SMALL, f"training.precision={precision}"],
         run=tmp_path / "run",
     )
     assert training.outcome.step == 6
-    translator = gnomon.load(training.run, checkpoint="last")
-    texts = ["123", "4567890", ""]
-    together = [result.text for result in translator.translate(texts)]
-    assert [translator.translate([text])[0].text for text in texts] == together
+    model = gnomon.load(training.run, checkpoint="last")
+    use = {"translation": translated, "classification": labelled}[task]
+    assert [use(model, [text])[0] for text in TEXTS] == use(model, TEXTS)
+
+
+def translated(model: Any, texts: list[str]) -> list[str]:
+    return [result.text for result in model.translate(texts)]
+
+
+def labelled(model: Any, texts: list[str]) -> list[str]:
+    return [result.labels[0] for result in model.classify(texts)]
+
+
+def write_labels(folder: Path, *, num_pairs: int) -> Path:
+    """Digit strings with the parity of the last one."""
+    lines = write_digits(folder, num_pairs=num_pairs).read_text().splitlines()
+    rows = [f"{line.split()[0]}\t{'odd' if int(line[0]) % 2 else 'even'}" for line in lines]
+    path = folder / "labels.tsv"
+    path.write_text("text\tlabel\n" + "\n".join(rows) + "\n")
+    return path
 
 
 @pytest.mark.parametrize("kind", ["ema", "last"])

@@ -6,8 +6,9 @@ from gnomon.api.curves import CurveVerdict, check_curve, save_curve
 from gnomon.api.doctor import examine_target
 from gnomon.api.dry_run import Look, dry_run
 from gnomon.api.evaluate import evaluate, evaluate_files
+from gnomon.api.evaluate_labels import evaluate_classifier
 from gnomon.api.extend import Extension, extend
-from gnomon.api.load import load, model_folder
+from gnomon.api.load import is_of, load, load_for, model_folder, task_of
 from gnomon.api.pairs import given_pairs
 from gnomon.api.runs import RunComparison, RunScores, RunSummary, compare_runs, list_runs, scores_of
 from gnomon.api.train import Training, prepare, read_recipe, train
@@ -26,16 +27,20 @@ __all__ = [
     "compare_runs",
     "dry_run",
     "evaluate",
+    "evaluate_classifier",
     "evaluate_files",
     "examine_target",
     "extend",
     "given_pairs",
+    "is_of",
     "list_runs",
     "load",
+    "load_for",
     "model_folder",
     "prepare",
     "read_recipe",
     "save_curve",
     "scores_of",
+    "task_of",
     "train",
 ]

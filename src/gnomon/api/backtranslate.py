@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.api.load import load, model_folder
+from gnomon.api.load import load_for, model_folder
 from gnomon.tasks import BacktranslationConfig, BacktranslationReport
 from gnomon.tasks import backtranslate as run
 from gnomon.tasks.backtranslation import Progress, model_identity
@@ -47,7 +47,7 @@ def backtranslate(
     parts = [*sorted(folder.glob("*.safetensors")), *sorted(folder.glob("*.json"))]
     search = {name: value for name, value in search.items() if value is not None}
     return run(
-        load(folder, device=device),
+        load_for("translation", folder, device=device),
         Path(mono),
         Path(output),
         BacktranslationConfig(search=search, max_ratio=max_ratio, tags=tuple(tags)),

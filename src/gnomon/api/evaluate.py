@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.api.claim import cache_beside, read_run_recipe
-from gnomon.api.load import load, model_folder, run_of
+from gnomon.api.load import load_for, model_folder, run_of
 from gnomon.api.pairs import given_pairs
+from gnomon.api.settings import changed_settings
 from gnomon.decoding import Combination
-from gnomon.errors import DataError, RecipeError
+from gnomon.errors import DataError
 from gnomon.evaluation import EvaluationConfig, EvaluationReport, evaluate_translations
 from gnomon.files import write_atomically
 from gnomon.recipes import TranslationRecipe
@@ -77,7 +78,7 @@ def evaluate(
     folder = model_folder(model, checkpoint)
     run = run_of(folder)
     recipe = None if run is None else translation(read_run_recipe(run))
-    config = _config(EvaluationConfig() if recipe is None else recipe.evaluation, settings)
+    config = changed_settings(EvaluationConfig() if recipe is None else recipe.evaluation, settings)
     own = (source, reference, data, source_field, target_field)
     given = any(value is not None for value in own)
     if given:
@@ -101,7 +102,9 @@ def evaluate(
         for other in against
     }
     members = [model_folder(each, checkpoint) for each in ensemble]
-    translator = load(folder, device=device, ensemble=members, combination=combination)
+    translator = load_for(
+        "translation", folder, device=device, ensemble=members, combination=combination
+    )
     report = evaluate_translator(
         translator,
         sources,
@@ -120,7 +123,7 @@ def evaluate(
         "files": [str(path) for path in corpus.files],
         "split": corpus.name,
         "text": corpus.fingerprint,
-        "search": asdict(translator.search_config(search)),
+        "search": asdict(translator.searchchanged_settings(search)),
         "evaluation": asdict(config),
         **({"tags": list(tags)} if tags else {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -161,28 +164,11 @@ def evaluate_files(
     report = evaluate_translations(
         _lines(hypotheses),
         _lines(reference),
-        _config(EvaluationConfig(), settings),
+        changed_settings(EvaluationConfig(), settings),
         sources=None if source is None else _lines(source),
         against={str(other): _lines(other) for other in against},
     )
     return replace(report, about={"files": [str(path) for path in files]})
-
-
-def _config(config: EvaluationConfig, settings: Mapping[str, Any] | None) -> EvaluationConfig:
-    known = {name: value for name, value in (settings or {}).items() if value is not None}
-    try:
-        config = replace(config, **known)
-    except TypeError:
-        raise RecipeError(
-            "evaluation settings are fields of EvaluationConfig",
-            seen=", ".join(known),
-            mend=f"fields: {', '.join(EvaluationConfig.__dataclass_fields__)}",
-        ) from None
-    if problems := config.problems():
-        raise RecipeError("the evaluation settings must hold", seen="; ".join(problems))
-    if ignored := [one for one in config.unused() if one.split(" ")[0] in known]:
-        raise RecipeError("an evaluation setting must have an effect", seen="; ".join(ignored))
-    return config
 
 
 def _translations(
@@ -197,7 +183,7 @@ def _translations(
     """The lines of a file, or the sources as a model translates them."""
     if Path(other).is_file():
         return _lines(other)
-    translator = load(other, device=device)
+    translator = load_for("translation", other, device=device)
     known = tags if translator.tokenizers.source.tags else ()
     done = progress(f"translating by {other}", len(sources))
     found = translator.translate(

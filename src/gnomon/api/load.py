@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from gnomon.decoding import Combination
-from gnomon.errors import ModelError, RecipeError
-from gnomon.tasks import Translator, load_translator
+from gnomon.errors import GnomonError, ModelError, RecipeError
+from gnomon.model.io import CONFIG_FILE
 from gnomon.tasks import ensemble as together
+from gnomon.tasks import load_classifier, load_translator
 from gnomon.training import RunFolder, check_weights, choose_device
+
+LOADERS: dict[str, Callable[[Path, torch.device], Any]] = {
+    "translation": load_translator,
+    "classification": load_classifier,
+}
 
 
 def load(
@@ -19,15 +29,16 @@ def load(
     device: str = "auto",
     ensemble: Sequence[str | Path] = (),
     combination: Combination = "mean",
-) -> Translator:
-    """Load a trained model, or several that decode together.
+) -> Any:
+    """Load a trained model: a `Translator` or a `Classifier`, by what the folder holds.
 
     Args:
         path: a run (its best model by validation), a checkpoint or a model folder.
         checkpoint: of a run: "best" (the average of checkpoints where there is one and it
             validated better than every step), "last", "averaged" or "step-N".
         device: "cpu", "cuda" or "auto" (the GPU where there is one).
-        ensemble: further models with the same vocabulary (of runs, the same kind of checkpoint).
+        ensemble: of a translator, further models with the same vocabulary that decode along (of
+            runs, the same kind of checkpoint).
         combination: "mean" of the models' probabilities, or "log_mean", of their logarithms.
 
     Raises:
@@ -47,8 +58,68 @@ def load(
     folders = [model_folder(each, checkpoint) for each in (path, *ensemble)]
     for folder in folders:
         check_weights(folder)
-    found = [load_translator(folder, choose_device(device)) for folder in folders]
-    return together(found, combination)
+    task = task_of(folders[0])
+    if ensemble and task != "translation":
+        raise RecipeError("several models decode together only to translate", seen=f"task {task}")
+    found = [LOADERS[task](folder, choose_device(device)) for folder in folders]
+    return together(found, combination) if ensemble else found[0]
+
+
+def load_for(
+    task: str,
+    path: str | Path,
+    *,
+    checkpoint: str = "best",
+    device: str = "auto",
+    ensemble: Sequence[str | Path] = (),
+    combination: Combination = "mean",
+) -> Any:
+    """`load` for what one task alone can do.
+
+    Raises:
+        ModelError: the model is of another task, naming the verb that uses it.
+    """
+    found = task_of(model_folder(path, checkpoint))
+    if found != task:
+        raise ModelError(
+            f"this needs a model of the task {task}",
+            seen=f"{path}: {found}",
+            mend=f"gnomon {_VERBS[found]} {path}",
+        )
+    return load(
+        path, checkpoint=checkpoint, device=device, ensemble=ensemble, combination=combination
+    )
+
+
+def is_of(path: str | Path, task: str, checkpoint: str = "best") -> bool:
+    """Whether the model at `path` is of this task; what is no model is told where it is used."""
+    try:
+        return task_of(model_folder(path, checkpoint)) == task
+    except GnomonError:
+        return False
+
+
+_VERBS = {"translation": "translate", "classification": "classify"}
+
+
+def task_of(folder: Path) -> str:
+    """What a model folder's model is for.
+
+    Raises:
+        ModelError: its config cannot be read or names no task that gnomon knows.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        task = json.loads(path.read_text(encoding="utf-8")).get("task")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path} cannot be read", seen=error) from error
+    if task not in LOADERS:
+        raise ModelError(
+            f"a model that can be used must be of a task: {', '.join(LOADERS)}",
+            seen=f"{folder}: {task or 'no task named in config.json'}",
+            mend="name a run or a model folder that training wrote",
+        )
+    return str(task)
 
 
 def model_folder(path: str | Path, checkpoint: str = "best") -> Path:

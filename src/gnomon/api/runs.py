@@ -11,10 +11,12 @@ from typing import Any
 
 from gnomon.api.claim import keys_unknown_to_run, read_run_recipe
 from gnomon.api.evaluate import evaluate
-from gnomon.api.load import model_folder
+from gnomon.api.evaluate_labels import evaluate_classifier
+from gnomon.api.load import model_folder, task_of
 from gnomon.errors import GnomonError, RunError
 from gnomon.evaluation import Comparison, compared, measured_lines
-from gnomon.recipes import Recipe, difference
+from gnomon.evaluation.classification import compared_reports
+from gnomon.recipes import ClassificationRecipe, Recipe, difference
 from gnomon.recipes.tasks import translation
 from gnomon.training import RunFolder, read_metrics
 
@@ -166,7 +168,8 @@ def scores_of(run: str | Path) -> RunScores:
     for stored in read_evaluations(run):
         if stored.path.name.startswith(f"{folder.name}-test-"):
             return stored
-    report = Path(evaluate(folder).about["report"])
+    judge = evaluate_classifier if task_of(folder) == "classification" else evaluate
+    report = Path(judge(folder).about["report"])
     return next(one for one in read_evaluations(run) if one.path.name == report.name)
 
 
@@ -210,6 +213,11 @@ def _compare_scores(
         report, against = _read_report(ours.path), _read_report(theirs.path)
         if report is None or against is None:
             continue
+        what = f"{' '.join(ours.files)} ({ours.checkpoint} against {theirs.checkpoint})"
+        if isinstance(recipe, ClassificationRecipe):
+            if (found := compared_reports(report, against, recipe.evaluation)) is not None:
+                return what, found
+            continue
         lines, others = report["lines"], against["lines"]
         references = [line["reference"] for line in lines]
         if references != [line["reference"] for line in others]:
@@ -217,7 +225,6 @@ def _compare_scores(
         config = translation(recipe).evaluation
         measured = measured_lines([line["hypothesis"] for line in lines], references, config)
         other = [line["hypothesis"] for line in others]
-        what = f"{' '.join(ours.files)} ({ours.checkpoint} against {theirs.checkpoint})"
         return what, compared(measured, other, references, config)
     return None
 
@@ -276,7 +283,10 @@ def _read_report(path: Path) -> dict[str, Any] | None:
                 for score in report["scores"]
                 for key, kind in _SCORE_TYPES.items()
             )
-            and all({"reference", "hypothesis"} <= line.keys() for line in report["lines"])
+            and all(
+                {"reference", "hypothesis"} <= line.keys() or {"labels", "given"} <= line.keys()
+                for line in report["lines"]
+            )
             and isinstance(report["num_lines"], int)
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -19,8 +19,8 @@ from gnomon.doctor.examine import choose
 from gnomon.doctor.preflight import refuse
 from gnomon.errors import DataError, RecipeError, RunError
 from gnomon.files import json_value, write_atomically
-from gnomon.recipes import Recipe, load_recipe
-from gnomon.recipes.tasks import translation
+from gnomon.recipes import Recipe, TranslationRecipe, load_recipe, recipe_kind
+from gnomon.recipes.tasks import RECIPES, translation
 from gnomon.tasks import Preparation
 from gnomon.text import DataConfig
 from gnomon.text.sources import SOURCE_TABLES
@@ -60,8 +60,9 @@ def read_recipe(
 
     Args:
         recipe: a preset's name, a TOML file, or a recipe.
-        source, target: two files whose line i belong together.
-        data: in place of the two, one file of pairs: TSV, JSON lines or Parquet.
+        source, target: of a translator, two files whose line i belong together.
+        data: in place of the two, one file of pairs: TSV, JSON lines or Parquet; or the labelled
+            texts of a classifier.
         valid_source, valid_target, valid_data: the same for validation text.
         overrides: `table.key=value`, as `--set` takes them.
 
@@ -78,13 +79,26 @@ def read_recipe(
             seen=", ".join(foreign),
             mend="rename the file, or name a link to it",
         )
-    if source or target or data:
+    kind = RECIPES[recipe.task] if isinstance(recipe, Recipe) else recipe_kind(recipe)
+    if kind is not TranslationRecipe:
+        if any((source, target, valid_source, valid_target)):
+            raise DataError(
+                "two files side by side are for translators",
+                seen=f"task = {kind().task!r}",  # type: ignore[call-arg]
+                mend="give --data FILE (and --valid-data FILE)",
+            )
+        changes = {} if data is None else {"data.train": str(data), "data.valid": None}
+        if data is not None:
+            changes["data.test"] = None
+        if valid_data is not None:
+            changes["data.valid"] = str(valid_data)
+    elif source or target or data:
         # Validation and test text belong to the training text they were given with.
         changes = {f"data.{key}": None for key in DataConfig.paths}
         changes |= {f"data.{table}": [] for table in SOURCE_TABLES}
         changes |= {"data.source": source and str(source), "data.target": target and str(target)}
         changes |= {"data.pairs": data and str(data)}
-    if valid_source or valid_target or valid_data:
+    if kind is TranslationRecipe and (valid_source or valid_target or valid_data):
         changes |= {"data.valid_source": valid_source and str(valid_source), "data.valid": []}
         changes |= {"data.valid_target": valid_target and str(valid_target)}
         changes |= {"data.valid_pairs": valid_data and str(valid_data)}

@@ -89,8 +89,10 @@ def align(
     kind = symmetrise or "grow-diag-final-and"
     fields = {"source_field": source_field, "target_field": target_field}
     corpus = api.given_pairs(src, tgt, data, model=model, checkpoint=checkpoint, **fields)
-    translator = api.load(model, checkpoint=checkpoint, device=device)
-    other = None if reverse is None else api.load(reverse, checkpoint=checkpoint, device=device)
+    translator = api.load_for("translation", model, checkpoint=checkpoint, device=device)
+    other = None
+    if reverse is not None:
+        other = api.load_for("translation", reverse, checkpoint=checkpoint, device=device)
     settings: dict[str, Any] = {"layer": layer, "shift": shift, "batch_tokens": batch_tokens}
     units: dict[str, Any] = {
         "source_units": source_units,

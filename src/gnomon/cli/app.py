@@ -13,6 +13,7 @@ from gnomon.cli import (
     align,
     average,
     backtranslate,
+    classify,
     doctor,
     evaluate,
     extend,
@@ -65,6 +66,7 @@ _add("evaluate", evaluate.evaluate)
 _add("runs", runs.runs)
 _add("doctor", doctor.doctor)
 _add("translate", translate.translate)
+_add("classify", classify.classify)
 _add("score", score.score)
 _add("average", average.average)
 _add("extend", extend.extend)

@@ -47,6 +47,29 @@ def evaluate(
         str | None, typer.Option(help="The target language's code, for --tokenize auto.")
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    text: Annotated[
+        str | None,
+        typer.Option(help="Column of the text in --data.", rich_help_panel="Classifiers"),
+    ] = None,
+    pair: Annotated[
+        str | None, typer.Option(help="… of the second text.", rich_help_panel="Classifiers")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="… of the label.", rich_help_panel="Classifiers")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Of several labels: those at least so probable.", rich_help_panel="Classifiers"
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw which label was taken for which (.png, .svg, .pdf).",
+            rich_help_panel="Classifiers",
+        ),
+    ] = None,
     by_length: Annotated[
         bool, typer.Option("--by-length", help="Scores by source length.")
     ] = False,
@@ -77,8 +100,53 @@ def evaluate(
     from gnomon import api
     from gnomon.cli import report as show
 
+    chosen = None if metrics is None else tuple(metrics.replace(",", " ").split())
+    for_labels = {
+        "--text": text,
+        "--pair": pair,
+        "--label": label,
+        "--threshold": threshold,
+        "--picture": picture,
+    }
+    if model is not None and hyp is None and api.is_of(model, "classification", checkpoint):
+        options.refuse_beside(
+            "a classifier",
+            {
+                "--src": src,
+                "--ref": ref,
+                "--source-field": source_field,
+                "--target-field": target_field,
+                "--tokenize": tokenize,
+                "--language": language,
+                "--lowercase": lowercase,
+                "--by-length": by_length,
+                "--robustness": robustness,
+                "--tag": tag,
+                "--beam": beam,
+                "--with": with_,
+            },
+            "labels are judged otherwise than translations",
+        )
+        from gnomon.cli.evaluate_labels import evaluate_labels
+
+        evaluate_labels(
+            model,
+            data=data,
+            columns={"text": text, "pair": pair, "label": label},
+            against=against or [],
+            settings={"metrics": chosen, "threshold": threshold},
+            worst=worst,
+            picture=picture,
+            json_=json_,
+            batch_tokens=batch_tokens,
+            checkpoint=checkpoint,
+            device=device,
+            progress=progress,
+        )
+        return
+    options.refuse_beside("a translator", for_labels, "these options are for classifiers")
     settings: dict[str, Any] = {
-        "metrics": None if metrics is None else tuple(metrics.replace(",", " ").split()),
+        "metrics": chosen,
         "tokenize": tokenize,
         "language": language,
         "lowercase": lowercase or None,

@@ -1,12 +1,62 @@
-"""Validation curves as a picture, by matplotlib where it is installed."""
+"""Pictures for a file, by matplotlib where it is installed."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from gnomon.errors import RunError
+
+if TYPE_CHECKING:
+    from gnomon.evaluation.classification import ClassificationReport
+
+
+def _figure(path: Path, what: str, width: float, height: float) -> Any:
+    """An empty picture.
+
+    Raises:
+        RunError: matplotlib is missing, or the format is unknown.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise RunError(f"drawing {what} needs matplotlib", mend="pip install 'gnomon[plot]'")
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise RunError("a plot is a .png, .svg or .pdf file", seen=path)
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def plot_confusion(report: ClassificationReport, path: Path) -> None:
+    """Draw which label was taken for which, each row as shares of its texts.
+
+    Raises:
+        RunError: as `plot_curves`; or a text has several labels, so that none is taken for another.
+    """
+    if report.confusion is None:
+        raise RunError(
+            "a confusion matrix is of one label a text or word", seen="a text may have several"
+        )
+    names = [row.label for row in report.labels]
+    size = min(20.0, 2.5 + 0.5 * len(names))
+    figure = _figure(path, "a confusion matrix", size + 1, size)
+    axes = figure.add_subplot()
+    shares = [[count / max(1, sum(row)) for count in row] for row in report.confusion]
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    places = range(len(names))
+    axes.set_xticks(places, names, rotation=90 if len(names) > 4 else 0)
+    axes.set_yticks(places, names)
+    axes.set_xlabel("given")
+    axes.set_ylabel("label")
+    if len(names) <= 25:
+        for row, values in enumerate(report.confusion):
+            for column, count in enumerate(values):
+                shade = "white" if shares[row][column] > 0.5 else "black"
+                axes.text(column, row, f"{count:,}", ha="center", va="center", color=shade)
+    figure.colorbar(image, label="share of the label's texts")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
 
 
 def plot_curves(curves: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> None:
@@ -15,15 +65,9 @@ def plot_curves(curves: Mapping[str, Sequence[tuple[int, float]]], path: Path) -
     Raises:
         RunError: matplotlib is missing, the format is unknown, or there is nothing to draw.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise RunError("drawing curves needs matplotlib", mend="pip install 'gnomon[plot]'")
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise RunError("a plot is a .png, .svg or .pdf file", seen=path)
+    figure = _figure(path, "curves", 8, 5)
     if not any(curves.values()):
         raise RunError("there is nothing to draw: no run has validated yet")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
     for name, curve in curves.items():
         if curve:

@@ -13,7 +13,9 @@ from rich.table import Table
 from gnomon.cli.console import console, print_line
 from gnomon.errors import excerpt
 from gnomon.evaluation import Comparison, EvaluationReport, RobustnessRow, Score
+from gnomon.evaluation.classification import ClassificationReport
 
+AnyReport = EvaluationReport | ClassificationReport
 ARROWS = {True: "↑", False: "↓"}
 
 
@@ -43,7 +45,7 @@ class Sheet:
             print_line("\t".join(_shown(cell, as_markup=False) for cell in row))
 
 
-def print_report(report: EvaluationReport, sheets: Sequence[Sheet]) -> None:
+def print_report(report: AnyReport, sheets: Sequence[Sheet]) -> None:
     """The scores and these sheets, once: drawn where standard output is a terminal.
 
     Elsewhere standard output holds one line per score (name, value, signature, lower and upper end
@@ -62,7 +64,7 @@ def print_report(report: EvaluationReport, sheets: Sequence[Sheet]) -> None:
         sheet.print()
 
 
-def print_scores(report: EvaluationReport, console: Console) -> None:
+def print_scores(report: AnyReport, console: Console) -> None:
     """The model's scores, with those of the baselines beside them, and how each was measured."""
     table = Table(title=f"{len(report.lines):,} lines", title_justify="left")
     table.add_column("score")
@@ -78,7 +80,7 @@ def print_scores(report: EvaluationReport, console: Console) -> None:
             name, f"{score.value:.2f}", interval_text(score.interval), *beside, score.details
         )
     console.print(table)
-    if line := outputs_text(report):
+    if isinstance(report, EvaluationReport) and (line := outputs_text(report)):
         console.print(line, highlight=False)
     for score in report.scores:
         console.print(f"{score.name}: {score.signature}", style="dim", highlight=False)
@@ -142,7 +144,7 @@ def worst_sheet(report: EvaluationReport, count: int) -> Sheet:
     )
 
 
-def comparison_sheets(report: EvaluationReport) -> list[Sheet]:
+def comparison_sheets(report: AnyReport) -> list[Sheet]:
     """One for each system this one was compared with."""
     return [
         comparison_sheet(f"against {name}", comparisons)

@@ -51,7 +51,7 @@ def score(
 
     fields = {"source_field": source_field, "target_field": target_field}
     corpus = api.given_pairs(src, ref, data, model=model, checkpoint=checkpoint, **fields)
-    translator = api.load(model, checkpoint=checkpoint, device=device)
+    translator = api.load_for("translation", model, checkpoint=checkpoint, device=device)
     pairs = iter(corpus.pairs())
     with destination(output) as out, LineProgress(progress, prints=output is None) as shown:
         done, warnings = shown.begin("scoring", len(corpus)), LineWarnings(KINDS)

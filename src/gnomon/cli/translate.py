@@ -199,8 +199,13 @@ def translate(
         shared["terminology"] = Terminology.load(terminology, ignore_case=ignore_case)
     beside = Beside(prefixes=prefix_file, required=required)
     given = input_ or standard_input()
-    translator = api.load(
-        model, checkpoint=checkpoint, device=device, ensemble=with_ or (), combination=combine
+    translator = api.load_for(
+        "translation",
+        model,
+        checkpoint=checkpoint,
+        device=device,
+        ensemble=with_ or (),
+        combination=combine,
     )
     translator.search_config(settings)
     interactive = input_ is None and sys.stdin.isatty()
@@ -218,7 +223,7 @@ def translate(
                 [line.strip() if keep_space else line for line in chunk],
                 tags=tag or [],
                 batch_tokens=batch_tokens,
-                split=split,  # type: ignore[arg-type]
+                split=split,
                 first=first - 1,
                 progress=done,
                 **shared,

@@ -6,7 +6,9 @@ Knows nothing of text, training or decoding.
 from gnomon.model.attend import attend, use_backend
 from gnomon.model.attention import AttentionConfig
 from gnomon.model.average import mean_weights
+from gnomon.model.bilstm import BiLSTM, BiLSTMConfig
 from gnomon.model.cache import Cache
+from gnomon.model.classifier import ClassifierConfig, ClassifierNetwork
 from gnomon.model.config import TransformerConfig
 from gnomon.model.embedding import EmbeddingConfig
 from gnomon.model.feedforward import FeedForwardConfig
@@ -21,7 +23,11 @@ from gnomon.model.transformer import Transformer
 
 __all__ = [
     "AttentionConfig",
+    "BiLSTM",
+    "BiLSTMConfig",
     "Cache",
+    "ClassifierConfig",
+    "ClassifierNetwork",
     "EmbeddingConfig",
     "FeedForwardConfig",
     "HeadConfig",

@@ -12,6 +12,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import nn
 
 from gnomon.errors import ModelError
 from gnomon.model.config import TransformerConfig
@@ -48,6 +49,16 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Transformer:
     config = read_config(folder)
     with torch.device("meta"):
         model = Transformer(config)
+    fill(model, folder, device)
+    return model
+
+
+def fill(model: nn.Module, folder: Path, device: torch.device | str = "cpu") -> None:
+    """Give a module on the meta device the weights of a model folder; then it is in eval mode.
+
+    Raises:
+        ModelError: the weights are not those of this module.
+    """
     expected = model.state_dict()
     weights = read_weights(folder / WEIGHTS_FILE, str(device))
     wrong = [
@@ -64,7 +75,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Transformer:
     model.load_state_dict(weights, assign=True)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
-    return model.eval()
+    model.eval()
 
 
 def read_config(folder: Path) -> TransformerConfig:

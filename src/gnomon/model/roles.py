@@ -25,9 +25,9 @@ def parameter_roles(model: nn.Module) -> dict[str, Role]:
     for name, parameter in model.named_parameters():
         if id(parameter) in norms:
             roles[name] = "norm"
-        elif name.endswith("bias") or ".score_bias." in name:
+        elif name.endswith("bias") or ".score_bias." in name or ".bias_" in name:
             roles[name] = "bias"
-        elif name.startswith("tables.") or name.endswith((".position.weight", ".segments")):
+        elif "tables." in name or name.endswith((".position.weight", ".segments")):
             roles[name] = "embedding"
         else:
             roles[name] = "matrix"

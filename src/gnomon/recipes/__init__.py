@@ -3,6 +3,7 @@
 This room only describes runs; it starts none.
 """
 
+from gnomon.recipes.classification import ClassificationRecipe
 from gnomon.recipes.curve import (
     CurvePoint,
     ExpectedCurve,
@@ -14,13 +15,14 @@ from gnomon.recipes.curve import (
     read_curve,
     shipped_curve,
 )
-from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_text
+from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_kind, recipe_text
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
 from gnomon.recipes.show import difference, flatten, json_schema, keys_unknown_to, to_toml
 from gnomon.recipes.translation import TranslationRecipe
 
 __all__ = [
+    "ClassificationRecipe",
     "CurvePoint",
     "ExpectedCurve",
     "Recipe",
@@ -39,6 +41,7 @@ __all__ = [
     "preset_text",
     "read_curve",
     "recipe_from_tree",
+    "recipe_kind",
     "recipe_text",
     "shipped_curve",
     "to_toml",

@@ -45,15 +45,7 @@ def load_recipe(
     Raises:
         RecipeError: naming every unknown key, wrong type and broken rule at once.
     """
-    text, folder = recipe_text(recipe)
-    try:
-        tree = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # bad TOML; endless numbers; endless nesting
-        raise RecipeError(
-            "a recipe is valid TOML",
-            seen=f"{recipe}: {error}",
-            mend="mend it there, or name a preset: `gnomon recipe list` shows them",
-        ) from None
+    tree, folder = _tree(recipe)
     tree = migrate(tree)
     _resolve_paths(tree, recipe_class(tree), folder)
     given = dict(changes or {}) | dict(_parse_override(override) for override in overrides)
@@ -61,6 +53,28 @@ def load_recipe(
         _put(tree, _NEW_NAMES.get(key, key), value)
     _resolve_paths(tree, recipe_class(tree), Path.cwd())
     return recipe_from_tree(tree)
+
+
+def recipe_kind(recipe: str | Path) -> type[Recipe]:
+    """The class of a preset's or file's recipe, by its task alone.
+
+    Raises:
+        RecipeError: it cannot be read, or has no such task.
+    """
+    return recipe_class(_tree(recipe)[0])
+
+
+def _tree(recipe: str | Path) -> tuple[dict[str, Any], Path]:
+    """A recipe's plain values, and the folder that its paths are relative to."""
+    text, folder = recipe_text(recipe)
+    try:
+        return tomllib.loads(text), folder
+    except (ValueError, RecursionError) as error:  # bad TOML; endless numbers; endless nesting
+        raise RecipeError(
+            "a recipe is valid TOML",
+            seen=f"{recipe}: {error}",
+            mend="mend it there, or name a preset: `gnomon recipe list` shows them",
+        ) from None
 
 
 def recipe_text(recipe: str | Path) -> tuple[str, Path]:

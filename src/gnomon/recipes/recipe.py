@@ -16,7 +16,7 @@ from gnomon.training import (
     TrainingConfig,
 )
 
-LOWER_IS_BETTER = ("nll", "ter")
+LOWER_IS_BETTER = ("nll", "ter", "calibration_error")
 
 SCHEMA_VERSION = 3
 """Raised when a key changes its meaning; `load.migrate` brings older recipes forward."""

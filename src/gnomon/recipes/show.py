@@ -28,7 +28,18 @@ def _in_order(names: Iterable[str]) -> list[str]:
 
 
 _ORDER = (
-    *("data", "cleaning", "augmentation", "tokenizer", "model", "objective", "optimizer"),
+    *(
+        "data",
+        "cleaning",
+        "augmentation",
+        "tokenizer",
+        "network",
+        "model",
+        "bilstm",
+        "classifier",
+        "objective",
+        "optimizer",
+    ),
     *("schedule", "training", "averaging", "decoding", "evaluation", "doctor"),
 )
 

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnomon.errors import RecipeError
+from gnomon.recipes.classification import ClassificationRecipe
 from gnomon.recipes.recipe import Recipe
 from gnomon.recipes.translation import TranslationRecipe
 
-RECIPES: dict[str, type[Recipe]] = {"translation": TranslationRecipe}
+RECIPES: dict[str, type[Recipe]] = {
+    "translation": TranslationRecipe,
+    "classification": ClassificationRecipe,
+}
 DEFAULT = "translation"
 
 

@@ -1,4 +1,4 @@
-"""What a model is trained for: binds text, model, search and scores. So far: translation.
+"""What a model is trained for: binds text, model, search and scores.
 
 Knows nothing of optimizers, recipes or the command line.
 """
@@ -11,6 +11,9 @@ from gnomon.tasks.backtranslation import (
     recipe_lines,
 )
 from gnomon.tasks.card import add_scores_to_card
+from gnomon.tasks.classification import ClassificationTask, LabelPreparation
+from gnomon.tasks.classifier import Classification, Classifier
+from gnomon.tasks.classifier_folder import load_classifier, save_classifier
 from gnomon.tasks.evaluation import evaluate_translator
 from gnomon.tasks.folder import ensemble, load_translator, load_weights, save_translator
 from gnomon.tasks.preparation import Preparation, prepare_translation
@@ -24,6 +27,10 @@ __all__ = [
     "Alignment",
     "BacktranslationConfig",
     "BacktranslationReport",
+    "Classification",
+    "ClassificationTask",
+    "Classifier",
+    "LabelPreparation",
     "PairScore",
     "Preparation",
     "Symmetrisation",
@@ -35,10 +42,12 @@ __all__ = [
     "backtranslate",
     "ensemble",
     "evaluate_translator",
+    "load_classifier",
     "load_translator",
     "load_weights",
     "prepare_translation",
     "recipe_lines",
+    "save_classifier",
     "save_translator",
     "symmetrise",
 ]

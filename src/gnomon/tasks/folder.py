@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
+from torch import nn
 
 from gnomon.decoding import Combination, SearchConfig
 from gnomon.errors import ModelError
-from gnomon.model import Transformer, load_model, save_model
+from gnomon.model import load_model, save_model
 from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_weights
 from gnomon.tasks.card import model_card
 from gnomon.tasks.translator import Translator
@@ -114,7 +115,7 @@ def ensemble(translators: Sequence[Translator], combination: Combination = "mean
     )
 
 
-def load_weights(model: Transformer, folder: Path) -> None:
+def load_weights(model: nn.Module, folder: Path) -> None:
     """Put the weights of a model folder into `model`, in place, bit for bit."""
     model.load_state_dict(read_weights(folder / WEIGHTS_FILE, "cpu"))
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from gnomon.text import PAD_ID
 
 
-def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+def padded(rows: Sequence[Sequence[int]], pad_id: int = PAD_ID) -> Tensor:
     """Rows of ids as one int64 tensor [B, longest], padded on the right."""
-    table = np.full((len(rows), max(map(len, rows))), PAD_ID, dtype=np.int64)
+    table = np.full((len(rows), max(map(len, rows))), pad_id, dtype=np.int64)
     for place, row in enumerate(rows):
         table[place, : len(row)] = row
     return torch.from_numpy(table)

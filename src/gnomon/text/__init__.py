@@ -23,7 +23,7 @@ from gnomon.text.splits import Corpora, SplitReport, open_corpora, open_split
 from gnomon.text.store import TokenStore
 from gnomon.text.store_writer import BuildReport
 from gnomon.text.tokenizer import Tokenizer
-from gnomon.text.tokenizer_config import TokenizerConfig
+from gnomon.text.tokenizer_config import TokenizerConfig, VocabularyConfig
 from gnomon.text.tokenizer_pair import TokenizerPair
 from gnomon.text.units import Unit, owners, units
 from gnomon.text.variants import Variants
@@ -61,6 +61,7 @@ __all__ = [
     "TokenizerPair",
     "Unit",
     "Variants",
+    "VocabularyConfig",
     "clean",
     "collate",
     "count_lines",

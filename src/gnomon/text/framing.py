@@ -169,3 +169,12 @@ def room(
             shorter,
         )
     )
+
+
+def load_framing(folder: Path) -> Framing:
+    """The vocabulary in a model folder.
+
+    Raises:
+        ModelError: there is none, or a damaged one.
+    """
+    return OwnFraming(Tokenizer.load(folder / TOKENIZER_FILE))

@@ -29,7 +29,7 @@ from gnomon.files import write_atomically
 from gnomon.text.ragged import Ragged
 from gnomon.text.reserved import BOS_ID, BYTES, EOS_ID, PAD_ID, RESERVED, SPECIALS, UNK_ID
 from gnomon.text.sentencepiece_model import BLANK, convert, symbols_of
-from gnomon.text.tokenizer_config import TokenizerConfig
+from gnomon.text.tokenizer_config import VocabularyConfig
 from gnomon.text.tokenizer_learning import learn
 from gnomon.text.tokenizer_pipeline import tags_in
 
@@ -71,7 +71,7 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls, lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()
+        cls, lines: Iterable[str], config: VocabularyConfig, tags: Sequence[str] = ()
     ) -> Tokenizer:
         """Learn a vocabulary from lines; the same lines give the same bytes on disk.
 
@@ -80,7 +80,7 @@ class Tokenizer:
 
         Args:
             lines: the training text; a one-shot iterator is kept in memory, as it is read twice.
-            config: see `TokenizerConfig`.
+            config: see `VocabularyConfig`.
             tags: names such as "<2de>" that get an id each, behind those of bytes.
 
         Raises:

@@ -14,7 +14,7 @@ from tokenizers import models, trainers
 from gnomon.errors import DataError
 from gnomon.text.reserved import SPECIALS, UNK_ID
 from gnomon.text.sources import tag_problems
-from gnomon.text.tokenizer_config import TokenizerConfig
+from gnomon.text.tokenizer_config import VocabularyConfig
 from gnomon.text.tokenizer_pipeline import assemble, normalizer, pre_tokenizer, reserved_names
 
 MAX_PIECE_LENGTH = 16  # characters; longer pieces are whole phrases learned by heart
@@ -26,7 +26,7 @@ _ENDLESS = 1000  # characters
 _ENDLESS_WORD = re.compile(rf"\S{{{_ENDLESS}}}")
 
 
-def learn(lines: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> str:
+def learn(lines: Iterable[str], config: VocabularyConfig, tags: Sequence[str] = ()) -> str:
     """Return the text of a `tokenizer.json` learned from lines; see `Tokenizer.train`."""
     if problems := config.problems(len(tags)) + tag_problems(tags):
         raise DataError("the tokenizer's options must fit together", seen="; ".join(problems))
@@ -64,7 +64,7 @@ def _without_endless_words(line: str) -> str:
     return line if len(line) < _ENDLESS else _ENDLESS_WORD.sub(rf"\g<0>{_GAP}", line)
 
 
-def _alphabet(counts: Counter[str], config: TokenizerConfig, tags: Sequence[str]) -> set[str]:
+def _alphabet(counts: Counter[str], config: VocabularyConfig, tags: Sequence[str]) -> set[str]:
     """Choose the characters that get ids of their own, most frequent first."""
     room = config.vocab_size - config.num_reserved - len(tags)
     # With bytes to fall back on, half the room is kept for pieces of several characters: Chinese
@@ -77,7 +77,7 @@ def _alphabet(counts: Counter[str], config: TokenizerConfig, tags: Sequence[str]
 
 
 def _learn_bpe(
-    text: Iterable[str], alphabet: list[str], config: TokenizerConfig, tags: Sequence[str]
+    text: Iterable[str], alphabet: list[str], config: VocabularyConfig, tags: Sequence[str]
 ) -> dict[str, Any]:
     reserved = reserved_names(config, tags)
     scratch = tokenizers.Tokenizer(models.BPE())
@@ -106,7 +106,7 @@ def _learn_bpe(
 
 
 def _learn_unigram(
-    text: Iterable[str], alphabet: list[str], config: TokenizerConfig, tags: Sequence[str]
+    text: Iterable[str], alphabet: list[str], config: VocabularyConfig, tags: Sequence[str]
 ) -> dict[str, Any]:
     reserved = reserved_names(config, tags)
     scratch = tokenizers.Tokenizer(models.Unigram())
@@ -139,7 +139,7 @@ def _learn_unigram(
 
 
 def _with_whole_words(
-    text: Iterable[str], config: TokenizerConfig, tags: Sequence[str]
+    text: Iterable[str], config: VocabularyConfig, tags: Sequence[str]
 ) -> Iterator[str]:
     """Give the text, then each repeated word of it once more with a mark at its end.
 

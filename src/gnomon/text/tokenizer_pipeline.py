@@ -12,12 +12,12 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from gnomon.text.reserved import BYTES, RESERVED_NAMES, SPECIALS, UNK_ID
 from gnomon.text.scripts import UNSPACED
-from gnomon.text.tokenizer_config import TokenizerConfig
+from gnomon.text.tokenizer_config import VocabularyConfig
 
 _UNSPACED = "".join(rf"\p{{{script}}}" for script in UNSPACED) + "ー"
 
 
-def normalizer(config: TokenizerConfig) -> Any:
+def normalizer(config: VocabularyConfig) -> Any:
     """Bring text into one Unicode form, a blank in front of a first word; see `Tokenizer`."""
     steps: list[Any] = []
     if config.normalization != "none":
@@ -30,7 +30,7 @@ def normalizer(config: TokenizerConfig) -> Any:
     return normalizers.Sequence(steps)
 
 
-def pre_tokenizer(config: TokenizerConfig, tags: Sequence[str], *first: str) -> Any:
+def pre_tokenizer(config: VocabularyConfig, tags: Sequence[str], *first: str) -> Any:
     """Cut text where no piece may reach across: between words, scripts, numbers, punctuation."""
     reserved = rf"<(?=(?:{RESERVED_NAMES}{_alternatives(tags)})>)"
     pattern = "|".join(
@@ -48,7 +48,7 @@ def pre_tokenizer(config: TokenizerConfig, tags: Sequence[str], *first: str) -> 
     return pre_tokenizers.Split(tokenizers.Regex(pattern), behavior="isolated")
 
 
-def assemble(model: dict[str, Any], config: TokenizerConfig, tags: Sequence[str]) -> str:
+def assemble(model: dict[str, Any], config: VocabularyConfig, tags: Sequence[str]) -> str:
     """Return the text of the `tokenizer.json` around a learned model."""
     shell = tokenizers.Tokenizer(models.BPE())
     shell.normalizer = normalizer(config)
@@ -80,7 +80,7 @@ def tags_in(serialized: str) -> dict[str, int]:
     return dict(sorted(((tag, about["ids"][0]) for tag, about in listed), key=lambda item: item[1]))
 
 
-def reserved_names(config: TokenizerConfig, tags: Sequence[str]) -> tuple[str, ...]:
+def reserved_names(config: VocabularyConfig, tags: Sequence[str]) -> tuple[str, ...]:
     """Names of the ids that are not learned from text, in their order."""
     return (*SPECIALS, *(BYTES if config.byte_fallback else ()), *tags)
 

@@ -22,7 +22,7 @@ _CHUNK_ACCELERATOR = 2**27
 
 
 def smoothed_cross_entropy(
-    logits: Tensor, labels: Tensor, label_smoothing: float
+    logits: Tensor, labels: Tensor, label_smoothing: float, row_weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Sums over rows of the cross-entropy against smoothed and against plain targets.
 
@@ -33,13 +33,14 @@ def smoothed_cross_entropy(
         logits: [M, V], any floating dtype; the arithmetic is fp32 (fp64 for fp64 logits).
         labels: LongTensor [M].
         label_smoothing: α in [0, 1).
+        row_weights: fp32 [M], by which each row counts in the loss; None: all alike.
 
     Returns:
         (loss, nll), both scalars: the smoothed loss, which carries the gradient, and the plain
-        negative log-likelihood in nats, which does not.
+        negative log-likelihood in nats, which does not, nor knows of weights.
     """
     sums: tuple[Tensor, Tensor] = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        logits, labels, label_smoothing
+        logits, labels, label_smoothing, row_weights
     )
     return sums
 
@@ -47,7 +48,11 @@ def smoothed_cross_entropy(
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, labels: Tensor, label_smoothing: float
+        ctx: Any,
+        logits: Tensor,
+        labels: Tensor,
+        label_smoothing: float,
+        row_weights: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         dtype = _working_dtype(logits)
         num_rows = logits.shape[0]
@@ -62,18 +67,19 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             nll[rows] = -label_log_probs
             mean_log_prob[rows] = log_probs.mean(dim=-1)
             log_normalizer[rows] = _at_labels(chunk, labels[rows]) - label_log_probs
-        ctx.save_for_backward(logits, labels, log_normalizer)
+        ctx.save_for_backward(logits, labels, log_normalizer, row_weights)
         ctx.label_smoothing = label_smoothing
-        loss = ((1 - label_smoothing) * nll - label_smoothing * mean_log_prob).sum()
+        losses = (1 - label_smoothing) * nll - label_smoothing * mean_log_prob
+        loss = (losses if row_weights is None else losses * row_weights).sum()
         total_nll = nll.sum()
         ctx.mark_non_differentiable(total_nll)
         return loss, total_nll
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
-        """∂loss/∂z = softmax(z) - q, times the gradient of the loss."""
-        logits, labels, log_normalizer = ctx.saved_tensors
+    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+        """∂loss/∂z = softmax(z) - q, times the row's weight and the gradient of the loss."""
+        logits, labels, log_normalizer, row_weights = ctx.saved_tensors
         alpha = ctx.label_smoothing
         gradient = torch.empty_like(logits)
         for rows in _row_slices(logits):
@@ -83,8 +89,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             difference -= alpha / logits.shape[1]
             label_columns = labels[rows, None]
             difference.scatter_(1, label_columns, difference.gather(1, label_columns) - (1 - alpha))
+            if row_weights is not None:
+                difference *= row_weights[rows, None]
             gradient[rows] = difference.mul_(loss_gradient)
-        return gradient, None, None
+        return gradient, None, None, None
 
 
 def paired_cross_entropy(

@@ -94,7 +94,7 @@ class Trainer:
         self.device = choose_device(training.device)
         self.precision = choose_precision(training.precision, self.device)
         task.model.to(self.device)
-        self.objective = Objective(objective, pad_id=task.pad_id)
+        self.objective = Objective(objective, pad_id=task.pad_id, class_weights=task.class_weights)
         self._passes = Passes(task, self.objective, self.precision)
         self.optimizer = Optimizer(task.model, optimizer)
         self.moving_average: MovingAverage | None = None

@@ -57,11 +57,20 @@ class LossSums:
 
 
 class Objective:
-    """Teacher forcing with label smoothing over real target tokens, with R-Drop if asked for."""
+    """Teacher forcing with label smoothing over real target tokens, with R-Drop if asked for.
 
-    def __init__(self, config: ObjectiveConfig, *, pad_id: int) -> None:
+    Args:
+        pad_id: marks what is no token, see `Task.pad_id`.
+        class_weights: fp32 [V], by which a token counts in the loss (not in the nll), 1 on average.
+    """
+
+    def __init__(
+        self, config: ObjectiveConfig, *, pad_id: int, class_weights: Tensor | None = None
+    ) -> None:
         self.config = config
         self.pad_id = pad_id
+        self.class_weights = class_weights
+        assert class_weights is None or not config.r_drop, "a recipe refuses the two together"
 
     @property
     def num_passes(self) -> int:
@@ -89,7 +98,12 @@ class Objective:
         kept_labels = labels[keep]
         if self.num_passes == 1:
             logits = predict(inputs, keep)
-            loss, nll = smoothed_cross_entropy(logits, kept_labels, self.config.label_smoothing)
+            weights = self.class_weights
+            if weights is not None:
+                weights = weights.to(logits.device)[kept_labels]
+            loss, nll = smoothed_cross_entropy(
+                logits, kept_labels, self.config.label_smoothing, weights
+            )
         else:
             logits = predict(inputs.repeat(2, 1), keep.repeat(2, 1))
             loss, nll = paired_cross_entropy(

@@ -42,6 +42,11 @@ class Task(Protocol[BatchT]):
         """The id that marks positions of `target` which are no tokens."""
         ...
 
+    @property
+    def class_weights(self) -> Tensor | None:
+        """By how much each class of the logits counts in the loss, [V]; None: all alike."""
+        ...
+
     def epoch(self, number: int) -> Sequence[Sequence[Any]]:
         """The parts of epoch `number` (from 0), each some batches: the indices of their examples.
 

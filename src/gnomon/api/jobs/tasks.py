@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gnomon.api.jobs.classification import ClassificationJob
 from gnomon.api.jobs.job import Job, Say
 from gnomon.api.jobs.translation import TranslationJob
 from gnomon.errors import RecipeError
-from gnomon.recipes import Recipe, TranslationRecipe
+from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe
 
 
 def job_of(recipe: Recipe, say: Say) -> Job:
@@ -16,4 +17,6 @@ def job_of(recipe: Recipe, say: Say) -> Job:
     """
     if isinstance(recipe, TranslationRecipe):
         return TranslationJob(recipe, say)
+    if isinstance(recipe, ClassificationRecipe):
+        return ClassificationJob(recipe, say)
     raise RecipeError("a recipe must be of a task that gnomon trains", seen=type(recipe).__name__)

@@ -1,0 +1,186 @@
+"""Training a classifier."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from gnomon.api.jobs.job import Say
+from gnomon.doctor import Report
+from gnomon.errors import ModelError
+from gnomon.files import atomic_folder, lock_beside
+from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
+from gnomon.recipes.classification import ClassificationRecipe
+from gnomon.tasks.classification import ClassificationTask, LabelPreparation
+from gnomon.tasks.classifier_folder import load_classifier
+from gnomon.text import Tokenizer
+from gnomon.text.framing import Framing, OwnFraming, load_framing
+from gnomon.text.labelled import LabelledSplits, open_labelled
+from gnomon.training import Monitors, RunFolder, Validate
+
+
+class ClassificationJob:
+    """Trains an encoder, a decoder or a BiLSTM to give labels (see `Job`)."""
+
+    def __init__(self, recipe: ClassificationRecipe, say: Say) -> None:
+        self.recipe = recipe
+        self.say = say
+        self._base: ClassifierNetwork | None = None
+        self._preparation: LabelPreparation | None = None
+
+    def prepare(self, cache: Path, checkpoints: Sequence[Path], start_from: Path | None) -> None:
+        """See `Job`."""
+        splits = open_labelled(self.recipe.data)
+        for sentence in _about(splits):
+            self.say(sentence)
+        if start_from is not None:
+            base = load_classifier(start_from)
+            framing, self._base = base.framing, base.network
+            if base.labels != splits.labels:
+                raise ModelError(
+                    "a classifier that is trained on keeps its labels",
+                    seen=f"{start_from}: {', '.join(base.labels)}; the text: "
+                    f"{', '.join(splits.labels)}",
+                    mend="name the model's labels in data.labels, or start from its encoder",
+                )
+        elif checkpoints:
+            framing = _framing_in(checkpoints)
+        else:
+            framing = self._vocabulary(splits, cache)
+        self._preparation = LabelPreparation.of(splits, framing, self.recipe.data)
+        for sentence in _about_rows(self._preparation):
+            self.say(sentence)
+
+    def _vocabulary(self, splits: LabelledSplits, cache: Path) -> Framing:
+        config = self.recipe.tokenizer
+        if config.model_file is not None:
+            return OwnFraming(Tokenizer.load(config.model_file))
+        key = json.dumps([splits.train.fingerprint, config.vocabulary_options()])
+        place = cache / f"vocabulary-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        with lock_beside(place):  # another process may be learning it
+            try:
+                return load_framing(place)
+            except ModelError:  # absent or damaged
+                self.say(f"learning a {config.kind} vocabulary of up to {config.vocab_size:,}")
+            texts = [*splits.train.texts, *(splits.train.pairs or [])]
+            learned = OwnFraming(Tokenizer.train(texts, config))
+            with atomic_folder(place) as folder:
+                learned.save(folder)
+        return learned
+
+    @property
+    def preparation(self) -> LabelPreparation:
+        """What `prepare` made."""
+        assert self._preparation is not None, "a job is prepared first"
+        return self._preparation
+
+    def identity(self) -> dict[str, str | None]:
+        """See `Job`."""
+        splits = self.preparation.splits
+        return {
+            "training text": splits.train.fingerprint,
+            "validation text": None if splits.valid is None else splits.valid.fingerprint,
+            "vocabulary": self.preparation.framing.fingerprint,
+            "labels": hashlib.sha256(json.dumps(splits.labels).encode()).hexdigest(),
+        }
+
+    def build(self) -> ClassificationTask:
+        """See `Job`."""
+        return self.task
+
+    @cached_property
+    def task(self) -> ClassificationTask:
+        """The task; its model is made when it is first asked for."""
+        recipe = self.recipe
+        return ClassificationTask(
+            self._first_network(),
+            self.preparation,
+            tokens_per_batch=recipe.training.tokens_per_batch,
+            seed=recipe.training.seed,
+            evaluation=recipe.evaluation,
+            balanced=recipe.class_weights == "balanced",
+        )
+
+    def _first_network(self) -> ClassifierNetwork:
+        if self._base is not None:
+            return self._base
+        recipe, size = self.recipe, self.preparation.framing.vocab_size
+        network: Transformer | BiLSTM
+        if recipe.network == "bilstm":
+            network = BiLSTM(replace(recipe.bilstm, vocab_size=size))
+        else:
+            network = Transformer(replace(recipe.model, vocab_size=size))
+        return ClassifierNetwork(
+            network,
+            recipe.classifier,
+            len(self.preparation.splits.labels),
+            per_token=recipe.data.labels_are == "words",
+        )
+
+    @property
+    def validate(self) -> Validate | None:
+        """See `Job`."""
+        return None if self.preparation.splits.valid is None else self.task.validate
+
+    def monitors(self, folder: RunFolder) -> Monitors | None:
+        """See `Job`."""
+        return None
+
+    def preflight(self, accept: Collection[str], seconds: float) -> Report | None:
+        """See `Job`."""
+        return None
+
+
+def _about(splits: LabelledSplits) -> Iterator[str]:
+    counts = splits.train.label_counts()
+    shown = ", ".join(f"{label} {counts[label]:,}" for label in splits.labels[:12])
+    more = f" and {len(splits.labels) - 12} more" if len(splits.labels) > 12 else ""
+    yield f"{len(splits.train.examples):,} training texts from {splits.train.path}: {shown}{more}"
+    if unseen := [label for label in splits.labels if not counts[label]]:
+        yield f"no training text has the label {', '.join(unseen[:12])}"
+    if splits.valid is None:
+        yield "no validation texts: nothing will say which checkpoint is best"
+    elif splits.held_out:
+        yield f"{splits.held_out:,} texts are held out for validation, by hash"
+    else:
+        yield f"{len(splits.valid.examples):,} validation texts from {splits.valid.path}"
+    for split in (splits.train, splits.valid, splits.test):
+        if split is not None and split.num_breaks:
+            yield f"{split.num_breaks:,} {split.name} texts have line breaks, each now a blank"
+    for name, rows in splits.seen_before.items():
+        if rows:
+            shown = ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
+            yield (
+                f"{len(rows):,} {name} texts are trained on, so their scores flatter: rows {shown}"
+            )
+
+
+def _about_rows(preparation: LabelPreparation) -> Iterator[str]:
+    rows = preparation.train
+    tokens = sum(len(row.framed.ids) for row in rows)
+    yield f"{tokens:,} tokens in {len(rows):,} rows"
+    cut = [row for row in rows if row.framed.cut]
+    if cut:
+        examples = preparation.splits.train.examples
+        first = ", ".join(str(examples[row.text].row) for row in cut[:5])
+        yield (
+            f"{len(cut):,} training texts are longer than data.max_length = "
+            f"{preparation.config.max_length} tokens, their end is not read: rows {first}"
+            + (" …" if len(cut) > 5 else "")
+        )
+
+
+def _framing_in(checkpoints: Sequence[Path]) -> Framing:
+    """The vocabulary in the newest checkpoint where it can be read."""
+    unreadable: ModelError | None = None
+    for checkpoint in checkpoints:
+        try:
+            return load_framing(checkpoint)
+        except ModelError as error:
+            unreadable = unreadable or error
+    assert unreadable is not None, "there is a checkpoint"
+    raise unreadable

@@ -1,0 +1,120 @@
+"""`gnomon classify`: labels of texts, one line out per line in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gnomon.cli import options
+from gnomon.cli.console import standard_input, warn
+from gnomon.cli.destination import destination
+from gnomon.cli.line_progress import LineProgress, lines_of
+from gnomon.cli.line_warnings import LineWarnings
+
+if TYPE_CHECKING:
+    from gnomon.tasks import Classification, Classifier
+
+CHUNK = 1024  # texts read before they are classified, which sorts them by length
+KINDS = {"cut": "texts are longer than the model reads: their end was left out"}
+
+
+def classify(
+    model: options.ModelArgument,
+    input_: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Default: standard input.")
+    ] = None,
+    output: options.OutputOption = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Of several labels: those at least so probable. Default: the model's."),
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, with probabilities.")
+    ] = False,
+    batch_tokens: options.BatchOption = 4096,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+    progress: options.ProgressOption = None,
+) -> None:
+    """Label texts, one a line; for a classifier of pairs two with a TAB between them.
+
+    Of several labels there are commas between them (a blank line: none holds), where words are
+    labelled blanks, one label a word.
+    """
+    from gnomon import api
+    from gnomon.text import Replacements, read_lines
+
+    classifier: Classifier = api.load_for(
+        "classification", model, checkpoint=checkpoint, device=device
+    )
+    given = input_ or standard_input()
+    replaced, warnings = Replacements(), LineWarnings(KINDS, always=("cut",))
+    shown = LineProgress(progress, prints=output is None)
+    num_lines = lines_of(given) if shown.shown else None
+    lines = read_lines(given, errors="replace", replacements=replaced)
+    first = 1
+    with destination(output) as out, shown:
+        done = shown.begin("classifying", num_lines)
+        while chunk := list(islice(lines, CHUNK)):
+            texts, pairs = _columns(chunk, first, takes_pairs=classifier.takes_pairs)
+            results = classifier.classify(
+                texts, pairs, threshold=threshold, batch_tokens=batch_tokens, progress=done
+            )
+            for number, result in enumerate(results, first):
+                line = _as_json(classifier, result) if json_ else _as_line(classifier, result)
+                out.write(line.encode("utf-8", errors="replace") + b"\n")
+                if result.cut:
+                    warnings.add(
+                        "cut", f"line {number}: {result.cut:,} tokens at its end were not read"
+                    )
+            out.flush()
+            first += len(chunk)
+    warnings.finish(first - 1)
+    if replaced:
+        warn(
+            f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
+            f"were replaced, the first in line {replaced.first_line}"
+        )
+
+
+def _columns(
+    lines: Sequence[str], first: int, *, takes_pairs: bool
+) -> tuple[list[str], list[str] | None]:
+    from gnomon.errors import DataError
+
+    if not takes_pairs:
+        return list(lines), None
+    rows = [line.split("\t") for line in lines]
+    for number, row in enumerate(rows, first):
+        if len(row) != 2:
+            raise DataError(
+                "a classifier of pairs reads two texts a line with one TAB between them",
+                seen=f"line {number}: {len(row) - 1} TABs",
+            )
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def _as_line(classifier: Classifier, result: Classification) -> str:
+    return {"single": "", "multi": ",", "words": " "}[classifier.kind].join(result.labels)
+
+
+def _as_json(classifier: Classifier, result: Classification) -> str:
+    found: dict[str, Any] = {
+        "label": result.labels[0] if classifier.kind == "single" else None,
+        "labels": list(result.labels),
+        "confidence": list(result.confidence),
+        "cut": result.cut,
+    }
+    if classifier.kind == "single":
+        del found["labels"]
+        found["confidence"] = result.confidence[0]
+    else:
+        del found["label"]
+    if result.probabilities is not None:
+        found["probabilities"] = dict(zip(classifier.labels, result.probabilities, strict=True))
+    return json.dumps(found, ensure_ascii=False)

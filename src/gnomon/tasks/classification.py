@@ -1,0 +1,172 @@
+"""Classification as a training task: rows, logits at labels, validation, the model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnomon.evaluation.classification import ClassificationConfig, label_scores
+from gnomon.model import ClassifierNetwork
+from gnomon.tasks.classifier import Classifier
+from gnomon.tasks.classifier_folder import save_classifier
+from gnomon.tasks.folder import load_weights
+from gnomon.tasks.label_rows import NO_LABEL, LabelBatch, LabelRow, RowMaker, collate
+from gnomon.text.batches import BatchPlan
+from gnomon.text.epochs import LazySequence
+from gnomon.text.framing import Framing
+from gnomon.text.labelled import LabelledDataConfig, LabelledSplits
+
+
+@dataclass(frozen=True)
+class LabelPreparation:
+    """The texts of a classification as rows.
+
+    Attributes:
+        splits: the texts and all labels.
+        framing: the vocabulary.
+        config: of the data.
+        train, valid: rows of the splits.
+    """
+
+    splits: LabelledSplits
+    framing: Framing
+    config: LabelledDataConfig
+    train: list[LabelRow]
+    valid: list[LabelRow]
+
+    @classmethod
+    def of(
+        cls, splits: LabelledSplits, framing: Framing, config: LabelledDataConfig
+    ) -> LabelPreparation:
+        """Make rows of all texts."""
+        maker = RowMaker(framing, splits.labels, config.labels_are, config.max_length)
+        valid = [] if splits.valid is None else maker.rows(splits.valid.examples)
+        return cls(splits, framing, config, maker.rows(splits.train.examples), valid)
+
+
+class ClassificationTask:
+    """Trains a classifier (see `training.task.Task`).
+
+    Each label is one prediction: of a text; of a word; or, where a text may have several, whether a
+    label holds, as a choice between 0 and the logit, whose cross-entropy is the binary one.
+
+    Args:
+        model: the network, with its first weights.
+        preparation: texts and labels.
+        tokens_per_batch: padded tokens of a micro-batch.
+        seed: decides the order of the batches.
+        evaluation: what validation measures.
+        balanced: whether each label weighs as much as every other, however often it stands.
+    """
+
+    pad_id = NO_LABEL
+
+    def __init__(
+        self,
+        model: ClassifierNetwork,
+        preparation: LabelPreparation,
+        *,
+        tokens_per_batch: int,
+        seed: int,
+        evaluation: ClassificationConfig,
+        balanced: bool = False,
+    ) -> None:
+        self.model = model
+        self.preparation = preparation
+        self.tokens_per_batch = tokens_per_batch
+        self.evaluation = evaluation
+        config = preparation.config
+        self.classifier = Classifier(
+            model,
+            preparation.framing,
+            preparation.splits.labels,
+            kind=config.labels_are,
+            max_length=config.max_length,
+            takes_pairs=config.pair is not None,
+            threshold=evaluation.threshold,
+        )
+        lengths = np.array([len(row.framed.ids) for row in preparation.train], np.int64)
+        self._plan = BatchPlan(lengths, np.zeros_like(lengths), tokens_per_batch, seed)
+        self.class_weights = _balanced(preparation) if balanced else None
+
+    def epoch(self, number: int) -> Sequence[list[NDArray[np.int64]]]:
+        """The epoch's batches, in one part: numbers of rows."""
+        return LazySequence(1, lambda part: self._plan.epoch(number))
+
+    def collate(self, spec: NDArray[np.int64]) -> LabelBatch:
+        """The rows of one batch as padded tensors."""
+        return collate(self.preparation.train, spec.tolist(), self.preparation.framing.pad_id)
+
+    def target(self, batch: LabelBatch) -> Tensor:
+        """[B, 1 + L]: a column that is not looked at, then the labels."""
+        return batch.target
+
+    def predict(self, batch: LabelBatch, inputs: Tensor, keep: Tensor) -> Tensor:
+        """Logits [M, C] at the labels that `keep` [B, L] wants, in row order."""
+        logits: Tensor = self.model(batch.ids, batch.keep, batch.segments)
+        if self.preparation.config.labels_are == "single":
+            return logits
+        if self.preparation.config.labels_are == "words":
+            return logits[keep]
+        wanted = logits[keep]
+        return torch.stack([torch.zeros_like(wanted), wanted], dim=-1)
+
+    def describe(self, batch: LabelBatch) -> str:
+        """The file and the rows of a batch."""
+        train = self.preparation.splits.train
+        numbers = sorted(
+            train.examples[self.preparation.train[row].text].row for row in set(batch.rows)
+        )
+        shown = ", ".join(map(str, numbers[:20])) + (" …" if len(numbers) > 20 else "")
+        return f"{train.path}, rows {shown}"
+
+    def validate(self, step: int) -> dict[str, float]:
+        """Loss and scores over the validation texts."""
+        rows, valid = self.preparation.valid, self.preparation.splits.valid
+        assert valid is not None, "whoever asks for validation has validation texts"
+        logits = self.classifier.logits(rows, self.tokens_per_batch)
+        decisions = self.classifier.decisions(rows, logits, len(valid.examples))
+        metrics = {"nll": self._nll(rows, logits)}
+        scores = label_scores(decisions, self.evaluation)
+        return metrics | {score.name: score.value for score in scores}
+
+    def _nll(self, rows: Sequence[LabelRow], logits: Sequence[NDArray[np.float32]]) -> float:
+        """Mean over all labels, in nats."""
+        total, count = 0.0, 0
+        for row, values in zip(rows, logits, strict=True):
+            known = np.asarray(row.labels)
+            kept = known != NO_LABEL
+            if self.classifier.kind == "multi":
+                signed = np.where(known == 1, -values, values).astype(np.float64)
+                total += float(np.logaddexp(0.0, signed).sum())
+            else:
+                chosen = (values[kept] if self.classifier.kind == "words" else values[None]).astype(
+                    np.float64
+                )
+                top = chosen.max(axis=-1, keepdims=True)
+                normal = top[:, 0] + np.log(np.exp(chosen - top).sum(axis=-1))
+                total += float((normal - chosen[np.arange(len(chosen)), known[kept]]).sum())
+            count += int(kept.sum())
+        return total / max(1, count)
+
+    def save(self, folder: Path) -> None:
+        """Write a model folder that `gnomon.load` reads."""
+        save_classifier(self.classifier, folder)
+
+    def load(self, folder: Path) -> None:
+        """Take back the weights that `save` wrote."""
+        load_weights(self.model, folder)
+
+
+def _balanced(preparation: LabelPreparation) -> Tensor:
+    """Weights [C] with which every label weighs alike, their mean over the training labels 1."""
+    labels = preparation.splits.labels
+    counts = preparation.splits.train.label_counts()
+    found = torch.tensor([counts[label] for label in labels], dtype=torch.float32)
+    return found.sum() / (len(labels) * found.clamp(min=1))

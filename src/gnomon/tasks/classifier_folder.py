@@ -1,0 +1,136 @@
+"""A classifier as a folder that ships: config, labels, weights, vocabulary, card."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from gnomon.errors import ModelError
+from gnomon.model import (
+    BiLSTM,
+    BiLSTMConfig,
+    ClassifierConfig,
+    ClassifierNetwork,
+    Transformer,
+    count_parameters,
+)
+from gnomon.model.io import (
+    CARD_FILE,
+    CONFIG_FILE,
+    FORMAT_VERSION,
+    WEIGHTS_FILE,
+    fill,
+    read_config,
+    write_weights,
+)
+from gnomon.tasks.classifier import Classifier
+from gnomon.text.framing import load_framing
+from gnomon.text.labelled import LabelKind
+
+TASK = "classification"
+
+
+def save_classifier(classifier: Classifier, folder: Path) -> None:
+    """Write a model folder; give one from `gnomon.files.atomic_folder` where others may look."""
+    folder.mkdir(parents=True, exist_ok=True)
+    network = classifier.network.network
+    name = "model" if isinstance(network, Transformer) else "bilstm"
+    config = {
+        "format_version": FORMAT_VERSION,
+        "task": TASK,
+        name: asdict(network.config),
+        "classifier": asdict(classifier.network.config),
+        "labels": list(classifier.labels),
+        "labels_are": classifier.kind,
+        "max_length": classifier.max_length,
+        "takes_pairs": classifier.takes_pairs,
+        "threshold": classifier.threshold,
+    }
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
+    write_weights(classifier.network.state_dict(), folder / WEIGHTS_FILE)
+    classifier.framing.save(folder)
+    (folder / CARD_FILE).write_text(_card(classifier), encoding="utf-8")
+
+
+def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classifier:
+    """The classifier that `save_classifier` wrote.
+
+    Raises:
+        ModelError: not a model folder, of another task, damaged, or its parts do not fit.
+    """
+    try:
+        config: dict[str, Any] = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder / CONFIG_FILE} cannot be read", seen=error) from error
+    if config.get("task") != TASK:
+        raise ModelError(
+            f"{folder} must hold a classifier",
+            seen=config.get("task", "no task named in config.json"),
+            mend="name a run or model folder of a classification",
+        )
+    try:
+        labels = TypeAdapter(tuple[str, ...]).validate_python(config["labels"])
+        head = TypeAdapter(ClassifierConfig).validate_python(config["classifier"])
+        kind: LabelKind = config["labels_are"]
+        longest, takes_pairs, threshold = (
+            config["max_length"],
+            bool(config["takes_pairs"]),
+            float(config["threshold"]),
+        )
+        if kind not in get_args(LabelKind):
+            raise ValueError(f"labels_are {kind!r}")
+        with torch.device("meta"):
+            if "bilstm" in config:
+                network: Transformer | BiLSTM = BiLSTM(
+                    TypeAdapter(BiLSTMConfig).validate_python(config["bilstm"])
+                )
+            else:
+                network = Transformer(read_config(folder))
+            module = ClassifierNetwork(network, head, len(labels), per_token=kind == "words")
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
+    fill(module, folder, device)
+    framing = load_framing(folder)
+    if framing.vocab_size != network.config.vocab_size:
+        raise ModelError(
+            "a model and its tokenizer must have the same vocabulary sizes",
+            seen=f"{folder}: model {network.config.vocab_size}, tokenizer {framing.vocab_size}",
+            mend="keep the files of one model together",
+        )
+    return Classifier(
+        module,
+        framing,
+        labels,
+        kind=kind,
+        max_length=longest,
+        takes_pairs=takes_pairs,
+        threshold=threshold,
+    )
+
+
+def _card(classifier: Classifier) -> str:
+    network = classifier.network.network
+    what = "Transformer" if isinstance(network, Transformer) else "bidirectional LSTM"
+    labels = ", ".join(f"`{label}`" for label in classifier.labels[:50])
+    more = f" … ({len(classifier.labels)} in all)" if len(classifier.labels) > 50 else ""
+    of = {
+        "single": "one label a text",
+        "multi": "any number of labels a text",
+        "words": "one label a word",
+    }
+    return (
+        "# A classifier trained with gnomon\n\n"
+        f"- {count_parameters(classifier.network):,} parameters, a {what}\n"
+        f"- {of[classifier.kind]}: {labels}{more}\n"
+        f"- reads {'two texts' if classifier.takes_pairs else 'one text'} of up to "
+        f"{classifier.max_length} tokens\n\n"
+        "Use it: `gnomon classify FOLDER < texts.txt`, or in Python "
+        "`gnomon.load('FOLDER').classify([\"…\"])`.\n\n"
+        "Limits: it knows only the labels and the kind of text that it was trained on.\n"
+    )

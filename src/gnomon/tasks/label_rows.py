@@ -1,0 +1,185 @@
+"""Labelled texts as rows of ids and of labels: one label, whether each label holds, or by word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gnomon.tasks.rows import padded
+from gnomon.text.framing import Framed, Framing
+from gnomon.text.labelled import LabelKind, Labelled
+
+NO_LABEL = -1
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """What the network reads at once, and what it should say.
+
+    Attributes:
+        text: number of the text it is (part of).
+        framed: its ids.
+        labels: indices: one; or 0 or 1 for each label there is; or for each token that begins a
+            word that word's, `NO_LABEL` for all other tokens.
+        first_word: number within the text of the first word, where words are labelled.
+    """
+
+    text: int
+    framed: Framed
+    labels: list[int]
+    first_word: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class LabelBatch:
+    """Rows as padded tensors.
+
+    Attributes:
+        ids, segments: int64 [B, S].
+        keep: bool [B, S], True at tokens.
+        target: int64 [B, 1 + L]: a column that is not looked at (the objective takes the first for
+            the beginning of a text), then the labels, `NO_LABEL` where there is none.
+        rows: their numbers.
+    """
+
+    ids: Tensor
+    segments: Tensor
+    keep: Tensor
+    target: Tensor
+    rows: list[int]
+
+    def to(self, device: torch.device | str) -> LabelBatch:
+        """The batch on `device`."""
+        moved = {
+            name: getattr(self, name).to(device, non_blocking=True)
+            for name in ("ids", "segments", "keep", "target")
+        }
+        return replace(self, **moved)
+
+    def repeated(self, times: int) -> LabelBatch:
+        """The rows `times` times over, whole copies one after another."""
+        if times == 1:
+            return self
+        copies = {
+            name: getattr(self, name).repeat(times, 1)
+            for name in ("ids", "segments", "keep", "target")
+        }
+        return replace(self, **copies, rows=self.rows * times)
+
+
+class RowMaker:
+    """Makes rows of texts.
+
+    Args:
+        framing: the vocabulary.
+        labels: all there are, in the order of the model's outputs.
+        kind: one label a text, several, or one a word.
+        max_length: the longest row in tokens, special ones included; None: any.
+    """
+
+    def __init__(
+        self, framing: Framing, labels: Sequence[str], kind: LabelKind, max_length: int | None
+    ) -> None:
+        self.framing = framing
+        self.kind = kind
+        self.max_length = max_length
+        self._index = {label: number for number, label in enumerate(labels)}
+
+    def rows(self, examples: Sequence[Labelled]) -> list[LabelRow]:
+        """One row a text; of long texts whose words are labelled several, no word left out.
+
+        Examples without labels (of texts that are to be classified) give rows without.
+
+        Raises:
+            DataError: see `Framing.frame`.
+        """
+        if self.kind == "words":
+            return list(self._word_rows(examples))
+        seconds = [one.pair for one in examples if one.pair is not None]
+        framed = self.framing.frame(
+            [one.text for one in examples], seconds or None, max_length=self.max_length
+        )
+        return [
+            LabelRow(number, row, self._labels(one))
+            for number, (one, row) in enumerate(zip(examples, framed, strict=True))
+        ]
+
+    def _labels(self, one: Labelled) -> list[int]:
+        if self.kind == "single":
+            return [self._index[label] for label in one.labels]
+        held = set(one.labels)
+        return [int(label in held) for label in self._index]
+
+    def _word_rows(self, examples: Sequence[Labelled]) -> Iterator[LabelRow]:
+        whole = self.framing.frame([one.text for one in examples])
+        parts: list[tuple[int, int, str, Sequence[str]]] = []
+        for number, (one, row) in enumerate(zip(examples, whole, strict=True)):
+            words = one.text.split(" ") if one.text else []
+            for start, stop in self._windows(one.text, row):
+                parts.append((number, start, " ".join(words[start:stop]), one.labels[start:stop]))
+        framed = self.framing.frame([text for _, _, text, _ in parts], max_length=self.max_length)
+        for (number, start, text, labels), row in zip(parts, framed, strict=True):
+            owners = word_of_tokens(text, row)
+            marks = [NO_LABEL] * len(row.ids)
+            begun: set[int] = set()
+            for place, word in enumerate(owners):
+                if word is not None and word not in begun:
+                    begun.add(word)
+                    marks[place] = self._index[labels[word]] if labels else 0
+            yield LabelRow(number, row, marks, start)
+
+    def _windows(self, text: str, row: Framed) -> Iterator[tuple[int, int]]:
+        """Which words stand together in a row, from and to; a long text gives several."""
+        num_words = len(text.split(" ")) if text else 0
+        if self.max_length is None or len(row.ids) <= self.max_length:
+            yield 0, num_words
+            return
+        sizes = [0] * num_words
+        for word in word_of_tokens(text, row):
+            if word is not None:
+                sizes[word] += 1
+        budget = self.max_length - row.spans.count(None)
+        start, used = 0, 0
+        for word, size in enumerate(sizes):
+            if word > start and used + size > budget:
+                yield start, word
+                start, used = word, 0
+            used += size
+        yield start, num_words
+
+
+def word_of_tokens(text: str, row: Framed) -> list[int | None]:
+    """For each token the number of the word (between blanks) it is part of; None for others."""
+    ends = [match.end() for match in _WORD.finditer(text)]
+    starts = [match.start() for match in _WORD.finditer(text)]
+    found: list[int | None] = []
+    word = 0
+    for span in row.spans:
+        if span is None or span[1] <= span[0]:
+            found.append(None)
+            continue
+        last = span[1] - 1  # a piece may begin with the blank before its word
+        while word < len(ends) and ends[word] <= last:
+            word += 1
+        inside = word < len(ends) and starts[word] <= last
+        found.append(word if inside else None)
+    return found
+
+
+def collate(rows: Sequence[LabelRow], numbers: Sequence[int], pad_id: int) -> LabelBatch:
+    """The rows at `numbers` as one padded batch."""
+    chosen = [rows[number] for number in numbers]
+    lengths = torch.tensor([len(row.framed.ids) for row in chosen])
+    ids = padded([row.framed.ids for row in chosen], pad_id)
+    return LabelBatch(
+        ids=ids,
+        segments=padded([row.framed.segments for row in chosen], 0),
+        keep=torch.arange(ids.shape[1]) < lengths[:, None],
+        target=padded([[0, *row.labels] for row in chosen], NO_LABEL),
+        rows=list(numbers),
+    )

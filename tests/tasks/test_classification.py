@@ -1,0 +1,245 @@
+"""Classifiers of three kinds learn what can be learned, and give every text its own result."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gnomon
+from gnomon import api
+from gnomon.errors import DataError, ModelError, RecipeError
+from gnomon.tasks import Classifier
+from gnomon.training import RunFolder
+from small_training import Stop
+
+RECIPE = """
+name = "small"
+task = "classification"
+[data]
+max_length = 24
+[tokenizer]
+vocab_size = 300
+[model]
+family = "encoder"
+head.kind = "none"
+d_model = 32
+num_encoder_layers = 1
+attention.num_heads = 2
+feedforward.size = 64
+norm.placement = "pre"
+dropout = 0.1
+tie = "none"
+[objective]
+label_smoothing = 0.0
+[schedule]
+kind = "constant"
+peak = 5e-3
+warmup_steps = 10
+[training]
+tokens_per_batch = 400
+max_steps = 120
+validate_every = 40
+checkpoint_every = 40
+log_every = 40
+precision = "fp32"
+"""
+ANIMALS, THINGS = ["dog", "cat", "cow", "hen"], ["pen", "cup", "box", "key"]
+
+
+def sentences(count: int, seed: int = 0) -> list[list[str]]:
+    rng = random.Random(seed)
+    return [rng.choices([*ANIMALS, *THINGS], k=rng.randint(3, 8)) for _ in range(count)]
+
+
+def most(words: list[str]) -> str:
+    animals = sum(word in ANIMALS for word in words)
+    return "animals" if 2 * animals > len(words) else "things"
+
+
+def write(folder: Path, kind: str, count: int = 600) -> Path:
+    path = folder / f"{kind}.tsv"
+    rows = []
+    for words in sentences(count):
+        if kind == "single":
+            rows.append(f"{' '.join(words)}\t{most(words)}")
+        elif kind == "multi":
+            held = [word for word in ("dog", "pen") if word in words]
+            rows.append(f"{' '.join(words)}\t{','.join(held)}")
+        elif kind == "words":
+            tags = " ".join("A" if word in ANIMALS else "T" for word in words)
+            rows.append(f"{' '.join(words)}\t{tags}")
+        else:
+            other = sentences(1, seed=len(rows))[0]
+            same = "same" if words[0] == other[0] else "other"
+            rows.append(f"{' '.join(words)}\t{' '.join(other)}\t{same}")
+    head = "text\tpair\tlabel" if kind == "pair" else "text\tlabel"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    return path
+
+
+def train(folder: Path, kind: str, *overrides: str, **options: Any) -> api.Training:
+    recipe = folder / "r.toml"
+    recipe.write_text(RECIPE)
+    settings = [*overrides]
+    if kind in ("multi", "words"):
+        settings.append(f"data.labels_are={kind}")
+    if kind == "pair":
+        settings.append("data.pair=pair")
+    run = options.pop("run", folder / f"run-{kind}")
+    return api.train(recipe, data=write(folder, kind), overrides=settings, run=run, **options)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classifier")
+    train(folder, "single")
+    return folder / "run-single"
+
+
+@pytest.mark.parametrize(("kind", "least"), [("single", 90), ("multi", 90), ("words", 99)])
+def test_what_can_be_learned_is(tmp_path: Path, kind: str, least: float) -> None:
+    training = train(tmp_path, kind)
+    report = api.evaluate_classifier(training.run, settings={"resamples": 0})
+    assert report["accuracy"].value >= least
+    classifier = gnomon.load(training.run)
+    texts = [" ".join(words) for words in sentences(20, seed=9)]
+    found = classifier.classify(texts)
+    for text, one in zip(texts, found, strict=True):
+        assert len(one.labels) == len(one.confidence)
+        if kind == "words":
+            assert len(one.labels) == len(text.split())
+        if kind == "single":
+            assert sum(one.probabilities) == pytest.approx(1)
+
+
+def test_a_bilstm_learns_it_too(tmp_path: Path) -> None:
+    settings = ["network=bilstm", "bilstm.d_model=32", "bilstm.embedding_size=16"]
+    training = train(tmp_path, "single", *settings)
+    report = api.evaluate_classifier(training.run, settings={"resamples": 0})
+    assert report["accuracy"].value >= 90
+    baseline = report.baselines
+    assert [name.split()[0] for name in baseline] == ["always"]
+    assert check_batches(gnomon.load(training.run))
+
+
+def check_batches(classifier: Classifier) -> bool:
+    """Results of texts alone, together, and in another order are the same but for rounding."""
+    texts = ["", "dog", *(" ".join(words) for words in sentences(40, seed=3)), "pen " * 40]
+    together = classifier.classify(texts)
+    backwards = classifier.classify(texts[::-1], batch_tokens=100)[::-1]
+    alone = [classifier.classify([text])[0] for text in texts]
+    for one, *others in zip(together, backwards, alone, strict=True):
+        for other in others:
+            assert one.labels == other.labels
+            assert one.cut == other.cut
+            assert np.allclose(one.probabilities, other.probabilities, atol=1e-5)
+    assert together[-1].cut == 40 - 22  # begin and end take two
+    return True
+
+
+def test_results_do_not_depend_on_the_batch(trained: Path) -> None:
+    assert check_batches(gnomon.load(trained))
+
+
+def test_a_killed_training_goes_on_bitwise(tmp_path: Path, trained: Path) -> None:
+    stopped = train(tmp_path, "single", listeners=[Stop(50)])
+    assert not stopped.outcome.finished
+    assert train(tmp_path, "single").outcome.finished
+    whole, parts = (
+        torch.cat([p.flatten() for p in gnomon.load(run, checkpoint="last").network.parameters()])
+        for run in (trained, tmp_path / "run-single")
+    )
+    assert torch.equal(whole, parts)
+
+
+def test_pairs(tmp_path: Path) -> None:
+    training = train(tmp_path, "pair", "training.max_steps=10", "model.embedding.num_segments=2")
+    classifier = gnomon.load(training.run)
+    one, other = classifier.classify(["dog cat", "dog"], ["dog", "dog cat"])
+    assert one.probabilities != other.probabilities
+    with pytest.raises(RecipeError, match="needs a second text"):
+        classifier.classify(["dog"])
+    with pytest.raises(DataError, match="every text needs a second one"):
+        classifier.classify(["dog"], [])
+    rows = classifier.row_maker.framing.frame(["a"], ["b"])
+    assert rows[0].segments[-1] == 1
+
+
+def test_long_texts_whose_words_are_labelled_lose_none(tmp_path: Path) -> None:
+    training = train(tmp_path, "words")
+    classifier = gnomon.load(training.run)
+    words = [word for some in sentences(30, seed=5) for word in some]
+    (found,) = classifier.classify([" ".join(words)])
+    assert len(words) > 100
+    assert found.labels == tuple("A" if word in ANIMALS else "T" for word in words)
+    assert found.cut == 0
+    (empty,) = classifier.classify([" "])
+    assert empty.labels == ()
+
+
+def test_balanced_labels_weigh_alike(tmp_path: Path) -> None:
+    path = tmp_path / "rare.tsv"
+    path.write_text("text\tlabel\n" + "dog\ta\n" * 270 + "dog\tb\n" * 30)  # nothing to tell them by
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(RECIPE)
+    shares = {}
+    for weights in ("none", "balanced"):
+        settings = [f"class_weights={weights}", "data.holdout=0", "schedule.peak=2e-3"]
+        run = tmp_path / weights
+        api.train(recipe, data=path, overrides=settings, run=run)
+        shares[weights] = gnomon.load(run).classify(["dog"])[0].probabilities[1]
+    assert shares["none"] == pytest.approx(0.1, abs=0.05)
+    assert shares["balanced"] == pytest.approx(0.5, abs=0.1)
+    with pytest.raises(RecipeError, match="r_drop"):
+        settings = ["class_weights=balanced", "objective.r_drop=1.0"]
+        api.train(recipe, data=path, overrides=settings, run=tmp_path / "x")
+
+
+def test_thresholds(tmp_path: Path) -> None:
+    training = train(tmp_path, "multi", "training.max_steps=20")
+    classifier = gnomon.load(training.run)
+    low, high = (classifier.classify(["dog pen"], threshold=t)[0] for t in (0.001, 0.999))
+    assert low.labels == ("dog", "pen")
+    assert high.labels == ()
+    with pytest.raises(RecipeError, match="threshold"):
+        classifier.classify(["dog"], threshold=1.5)
+
+
+def test_folders_that_do_not_fit_are_refused(trained: Path, tmp_path: Path) -> None:
+    import json
+    import shutil
+
+    folder = RunFolder(trained).best()
+    for key, value, message in (
+        ("labels", ["a"], "do not fit"),
+        ("labels_are", "some", "damaged"),
+        ("classifier", {"pooling": "sum"}, "damaged"),
+        ("task", "poetry", "poetry"),
+    ):
+        copy = tmp_path / f"copy-{key}"
+        shutil.copytree(folder, copy)
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "config.json").write_text(json.dumps(config | {key: value}))
+        with pytest.raises(ModelError, match=message):
+            gnomon.load(copy)
+
+
+def test_a_translators_verbs_refuse_a_classifier(trained: Path) -> None:
+    with pytest.raises(ModelError, match=r"gnomon classify"):
+        api.load_for("translation", trained)
+
+
+def test_other_labels_are_refused_on_the_way_on(trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("text\tlabel\n" + "dog\tyes\npen\tno\n" * 20)
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(RECIPE)
+    with pytest.raises(ModelError, match="keeps its labels"):
+        api.train(recipe, data=path, run=tmp_path / "run", start_from=trained)
+    with pytest.raises(DataError, match="'yes'; known: 'animals', 'things'"):
+        api.evaluate_classifier(trained, data=path)

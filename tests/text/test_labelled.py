@@ -1,0 +1,126 @@
+"""Labelled texts: labels of three kinds, what is held out, and every fault named with its row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import DataError
+from gnomon.text.labelled import LabelledDataConfig, open_labelled, read_labelled
+
+
+def write(folder: Path, text: str, name: str = "a.tsv") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_one_label_a_text(tmp_path: Path) -> None:
+    train = write(tmp_path, "text\tlabel\n" + "".join(f"t{i}\t{i % 3 + 9}\n" for i in range(30)))
+    splits = open_labelled(LabelledDataConfig(train=train))
+    assert splits.labels == ("9", "10", "11")  # numbers in their own order
+    assert splits.held_out == 3
+    assert splits.valid is not None
+    assert len(splits.train.examples) + len(splits.valid.examples) == 30
+    other = open_labelled(LabelledDataConfig(train=train, labels=("x", "11", "10", "9")))
+    assert other.labels == ("x", "11", "10", "9")
+
+
+def test_what_is_held_out_does_not_depend_on_the_order(tmp_path: Path) -> None:
+    rows = [f"text {i}\t{i % 2}" for i in range(200)]
+    found = []
+    for some in (rows, rows[::-1]):
+        path = write(tmp_path, "text\tlabel\n" + "\n".join(some) + "\n")
+        valid = open_labelled(LabelledDataConfig(train=path)).valid
+        assert valid is not None
+        found.append(sorted(valid.texts))
+    assert found[0] == found[1]
+
+
+def test_equal_texts_stay_on_one_side(tmp_path: Path) -> None:
+    rows = [f"text {i // 4}\t{i % 2}" for i in range(200)]
+    path = write(tmp_path, "text\tlabel\n" + "\n".join(rows) + "\n")
+    splits = open_labelled(LabelledDataConfig(train=path))
+    assert splits.valid is not None
+    assert not set(splits.train.texts) & set(splits.valid.texts)
+    assert splits.seen_before == {"valid": []}
+
+
+def test_held_out_text_that_is_trained_on_is_told(tmp_path: Path) -> None:
+    train = write(tmp_path, "text\tlabel\na\t0\nb\t1\n")
+    test = write(tmp_path, "text\tlabel\nnew\t0\nA \t1\n", "test.tsv")
+    splits = open_labelled(LabelledDataConfig(train=train, test=test, holdout=0))
+    assert splits.seen_before == {"test": [2]}
+
+
+def test_several_labels_and_pairs(tmp_path: Path) -> None:
+    path = write(tmp_path, 'text,pair,label\na,b,"x, y"\nc,d,\ne,f,y\n', "a.csv")
+    config = LabelledDataConfig(train=path, pair="pair", labels_are="multi", holdout=0)
+    splits = open_labelled(config)
+    assert [one.labels for one in splits.train.examples] == [("x", "y"), (), ("y",)]
+    assert splits.train.pairs == ["b", "d", "f"]
+    lists = write(tmp_path, '{"text": "a", "label": ["y", "x", "y"]}\n', "a.jsonl")
+    config = LabelledDataConfig(train=lists, labels_are="multi", holdout=0)
+    assert open_labelled(config).train.examples[0].labels == ("y", "x")
+
+
+def test_a_label_for_each_word(tmp_path: Path) -> None:
+    path = write(tmp_path, "text\tlabel\nBob  ran home\tN V A\n")
+    config = LabelledDataConfig(train=path, labels_are="words", holdout=0)
+    (one,) = open_labelled(config).train.examples
+    assert (one.text, one.labels) == ("Bob ran home", ("N", "V", "A"))
+    lists = '{"text": ["Bob", "ran"], "label": ["N", "V"]}\n'
+    config = LabelledDataConfig(
+        train=write(tmp_path, lists, "a.jsonl"), labels_are="words", holdout=0
+    )
+    assert open_labelled(config).train.examples[0].labels == ("N", "V")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("text\tlabel\na\t\n", {}, r"every text needs a label\n.*line 2, field label"),
+        ("text\tlabel\na\tx\nb\tx\n", {}, "2 different labels"),
+        ("text\tlabel\na b\tx\n", {"labels_are": "words"}, "2 words, 1 labels"),
+        ("text\tlabel\na\tx\n", {"labels": ("p", "q")}, r"row 1: 'x'; known: 'p', 'q'"),
+        ("text\tlabel\n", {}, "must hold some"),
+        ("a\tb\n", {}, "no column text"),
+    ],
+)
+def test_faults_are_named(
+    tmp_path: Path, text: str, options: dict[str, object], message: str
+) -> None:
+    config = LabelledDataConfig(train=write(tmp_path, text), **options)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=message):
+        open_labelled(config)
+
+
+def test_json_labels_are_texts_or_whole_numbers(tmp_path: Path) -> None:
+    for value in ("null", "true", "1.5", "{}"):
+        path = write(tmp_path, f'{{"text": "a", "label": {value}}}\n', "a.jsonl")
+        with pytest.raises(DataError, match="a text or a whole number"):
+            read_labelled(LabelledDataConfig(), "train", path)
+    path = write(tmp_path, '{"text": "a", "label": 3}\n', "a.jsonl")
+    assert read_labelled(LabelledDataConfig(), "train", path).examples[0].labels == ("3",)
+
+
+def test_unknown_labels_of_held_out_text_are_named(tmp_path: Path) -> None:
+    train = write(tmp_path, "text\tlabel\na\t0\nb\t1\n")
+    valid = write(tmp_path, "text\tlabel\na\t0\nb\t2\n", "v.tsv")
+    with pytest.raises(DataError, match=r"v\.tsv, row 2: '2'"):
+        open_labelled(LabelledDataConfig(train=train, valid=valid))
+
+
+def test_rules_of_the_table() -> None:
+    for options, message in (
+        ({"holdout": -1}, "holdout"),
+        ({"max_length": 3}, "max_length"),
+        ({"labels_are": "words", "pair": "b"}, "pair"),
+        ({"labels": ("a", "a")}, "repeat"),
+        ({"labels": ("a",)}, "two or more"),
+        ({"label": "text"}, "columns of their own"),
+        ({"separator": ""}, "separator"),
+    ):
+        (problem,) = LabelledDataConfig(**options).problems()  # type: ignore[arg-type]
+        assert message in problem
+    assert "separator" in LabelledDataConfig(separator=";").unused()[0]
