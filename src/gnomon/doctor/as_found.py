@@ -37,6 +37,55 @@ def as_found(module: nn.Module | None) -> Iterator[None]:
         weights.put_back()
 
 
+@contextmanager
+def with_modes(module: nn.Module | None) -> Iterator[None]:
+    """Where a submodule's `eval()` or `train()` raises, it stays in the mode it is in.
+
+    Exported programs do so: their mode is part of the program.
+    """
+    stubborn = [] if module is None else _stubborn(module)
+    for each, _ in stubborn:
+        vars(each).update(train=lambda mode=True, each=each: each, eval=lambda each=each: each)
+    try:
+        yield
+    finally:
+        for each, own in stubborn:
+            for name in ("train", "eval"):
+                vars(each).pop(name, None)
+            vars(each).update(own)
+
+
+def _stubborn(module: nn.Module) -> list[tuple[nn.Module, dict[str, Any]]]:
+    """Submodules that refuse to change mode by themselves, with what they say instead."""
+    modes = {each: each.training for each in module.modules()}
+    try:
+        module.eval()
+        return []
+    except Exception:  # whatever its author raises
+        return [
+            (each, {name: vars(each)[name] for name in ("train", "eval") if name in vars(each)})
+            for each in module.modules()
+            if _refuses(each)
+        ]
+    finally:
+        for each, mode in modes.items():
+            each.training = mode
+
+
+def _refuses(module: nn.Module) -> bool:
+    """Whether it has an `eval()` or `train()` of its own that raises."""
+    own = {"train", "eval"} & set(vars(module))
+    inherited = type(module).train is nn.Module.train and type(module).eval is nn.Module.eval
+    if inherited and not own:
+        return False
+    try:
+        module.train(module.training)
+        module.eval()
+    except Exception:
+        return True
+    return False
+
+
 class Weights:
     """A copy of parameters."""
 

@@ -18,6 +18,7 @@ from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.inputs import call_of, config_of, named, with_decoder_inputs
 from gnomon.doctor.intent import Intent, infer
+from gnomon.doctor.loss_alone import only_computes
 from gnomon.doctor.made_up import make_inputs
 from gnomon.doctor.objective import Objective, read_objective
 from gnomon.doctor.patient import Patient
@@ -302,10 +303,12 @@ class Case:
 
         Raises:
             Skip: neither is known.
+            DoctorError: the function steps an optimizer.
         """
         patient = self.patient
         if patient.loss is not None:
-            return _one_number(patient.loss(self.module, call.as_batch(patient.batch)))
+            with only_computes():
+                return _one_number(patient.loss(self.module, call.as_batch(patient.batch)))
         labelled = self.labelled(call)
         found = run(self.module, labelled).tensors.get("loss")
         if found is None:

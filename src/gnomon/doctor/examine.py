@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 from gnomon.doctor.anatomy import anatomy
-from gnomon.doctor.as_found import as_found
+from gnomon.doctor.as_found import as_found, with_modes
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import COSTS, SYMPTOMS, Check, Cost, all_checks
 from gnomon.doctor.finding import Finding, NotApplicable, Outcome, Skip
+from gnomon.doctor.loss_alone import LossSteps
 from gnomon.doctor.patient import Batch, Patient
 from gnomon.doctor.pictures import draw_from
 from gnomon.doctor.report import Report
@@ -161,9 +162,12 @@ def examine(
         torch.inference_mode(False),  # gradients are looked at
         untouched(patient.module),
         as_found(patient.module),
+        with_modes(patient.module),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # the model is called in ways that its user would not
+        with untouched(patient.module):
+            _must_only_compute(case)
         if announce is not None:
             announce(Plan(tuple(checks), _estimate(case, checks)))
         for each in checks:
@@ -215,6 +219,23 @@ def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
 
 def _skipped(check: Check, reason: str) -> Finding:
     return Finding(check.code, check.group, check.title, "skip", reason)
+
+
+def _must_only_compute(case: Case) -> None:
+    """Call the loss function once.
+
+    Raises:
+        DoctorError: it steps an optimizer.
+    """
+    if case.patient.loss is None:
+        return
+    try:
+        with torch.enable_grad():
+            case.loss(case.brief)
+    except LossSteps:
+        raise
+    except _ANYTHING:  # told by the checks themselves
+        return
 
 
 def _estimate(case: Case, checks: Sequence[Check]) -> float:

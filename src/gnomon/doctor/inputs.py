@@ -42,7 +42,8 @@ def _named(module: nn.Module, batch: Batch | Tensor) -> dict[Key, Any]:
         kind = names[place].kind if place < len(names) else inspect.Parameter.VAR_POSITIONAL
         keyword = kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
         values[names[place].name if keyword else place] = value
-    if any(isinstance(key, int) for key in values):  # all by place, or Python would refuse them
+    by_place = any(isinstance(key, int) for key in values)  # all, or Python would refuse them
+    if by_place or isinstance(module, torch.fx.GraphModule):  # it insists on how it was exported
         return dict(enumerate(batch))
     return values
 

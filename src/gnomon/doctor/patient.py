@@ -29,8 +29,9 @@ class Patient:
         module: the model. It is examined as it is, and left as it was.
         batch: one call's inputs: a mapping of keyword arguments, or the positional ones. Of real
             text where there is some; without it a batch is made up.
-        loss: `loss(module, batch)` → scalar, as training computes it. Without it, the model's own
-            `loss` output is used where `labels` are among its inputs.
+        loss: `loss(module, batch)` → scalar, as training computes it, without backward pass or
+            step. Without it, the model's own `loss` output is used where `labels` are among its
+            inputs.
         optimizer: as training uses it, over the module's parameters.
         schedule: a torch scheduler, or a function from the step (0, 1, …) to the learning rate.
         step: `step(batches)` makes one optimizer step over these micro-batches, as training does
@@ -114,7 +115,7 @@ def _is_schedule(value: Any) -> bool:
 
 
 def _is_pad_id(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
 def _one_of(*words: str) -> tuple[Callable[[Any], bool], str]:
@@ -141,7 +142,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "family": _one_of("encoder", "decoder", "encoder_decoder"),
     "causal": (lambda value: isinstance(value, bool), "True or False"),
-    "pad_id": (_is_pad_id, "a whole number"),
+    "pad_id": (_is_pad_id, "a whole number of 0 or more"),
     "padding_side": _one_of("left", "right"),
     "max_length": _COUNT,
     "folder": (lambda value: isinstance(value, Path), "a pathlib.Path"),

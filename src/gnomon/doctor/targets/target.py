@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gnomon.doctor.patient import Patient
+from gnomon.errors import DoctorError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,22 @@ class Target:
     suppress: Mapping[str, str] = field(default_factory=dict)
 
     def declared(self, options: Options) -> Target:
-        """With what the user states in place of what was found."""
+        """With what the user states in place of what was found.
+
+        Raises:
+            DoctorError: padding has an id that the model has no row for.
+        """
         changes: dict[str, Any] = dict(options.declared)
+        module, pad_id = self.patient.module, changes.get("pad_id")
+        # However its table is held: an id past every axis of every parameter has no row.
+        shapes = [] if module is None else [tuple(p.shape) for p in module.parameters()]
+        most = max((size for shape in shapes for size in shape), default=None)
+        if pad_id is not None and most is not None and pad_id >= most:
+            raise DoctorError(
+                "padding has an id of the vocabulary",
+                seen=f"--pad-id {pad_id}; no table of the model has more than {most:,} rows",
+                mend="name the id that padding has in the model's inputs",
+            )
         if options.corpus and self.kind != "corpus":
             changes["corpus"] = options.corpus
         return replace(self, patient=replace(self.patient, **changes))

@@ -72,7 +72,10 @@ def vocabulary_range(case: Case) -> Outcome:
         return failure(
             f"padding has id {pad_id}, and {table.module} has rows for 0 to {table.rows - 1}",
             where=table.module,
-            cause="A padding token was added and the table was not made larger.",
+            cause="A padding token was added and the table was not made larger, or the id that was "
+            "handed over is not that of padding."
+            if pad_id == case.patient.pad_id
+            else "A padding token was added and the table was not made larger.",
             id=pad_id,
             rows=table.rows,
         )
