@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from doctor.monitors.watched_model import WIDTH, LanguageModel, batch, loss_for
+from doctor.monitors.watched_model import WIDTH, Attention, LanguageModel, batch, loss_for
 from gnomon.doctor import diagnose
 from gnomon.doctor.monitors.autopsy import explain, look_into
 from gnomon.doctor.monitors.replay import run_again
@@ -160,6 +160,29 @@ def test_the_size_of_scores_is_told_though_they_overflowed():
     assert 65504 < largest < math.inf
     assert f"{largest:,.4g}" in found.evidence and f"{largest:,.4g}" in found.cause
     assert "missing, and with it they would still be" in found.cause
+
+
+class Projected(Attention):
+    """With an output projection, in which the NaN of the scores shows first."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.out = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, hidden):
+        return self.out(super().forward(x, hidden))
+
+
+@pytest.mark.parametrize("autocast", [None, "float16"])
+def test_scores_are_not_blamed_on_the_projection_behind_them(autocast):
+    torch.manual_seed(0)
+    model = LanguageModel()
+    attention = model.layers[1].attention = Projected(scale=False)
+    grown((attention.query, attention.key), 3e3 if autocast else 3e19)
+    found = autopsy(model, autocast)
+    assert found.where[0] == "layers.1.attention", found.evidence
+    assert "layers.1.attention.out" in found.evidence  # where it shows
+    assert "scores q·k" in found.cause
 
 
 def test_a_product_that_fits_only_when_scaled_comes_too_late():
