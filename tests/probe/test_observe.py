@@ -305,3 +305,16 @@ def test_fused_kernel_and_owner() -> None:
     (call,) = record.attention
     assert [(kernel.module, kernel.name) for kernel in record.fused] == [("", call.kernel)]
     assert call.kernel.startswith("_scaled_dot_product")
+
+
+def test_nothing_holds_module_and_record_when_it_is_over() -> None:
+    module, x = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.randn(2, 5, 8)
+    gc.disable()
+    try:
+        with observe(module, keep_outputs=True) as record:
+            module(x)
+        refs = weakref.ref(module), weakref.ref(record)
+        del module, record
+        assert [ref() for ref in refs] == [None, None]
+    finally:
+        gc.enable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.utils.weak import WeakIdKeyDictionary
 
 _CONTAINERS = (dict, list, set)
 
@@ -87,14 +89,24 @@ def _refuses(module: nn.Module) -> bool:
 
 
 class Weights:
-    """A copy of parameters."""
+    """A copy of parameters; of those that are copied already, that one."""
+
+    _copies: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self.kept = [
-            (parameter, parameter.data, _aside(parameter))
+            (parameter, parameter.data, self._copy(parameter))
             for parameter in parameters
             if has_values(parameter)
         ]
+
+    def _copy(self, parameter: nn.Parameter) -> Tensor:
+        held = self._copies.get(parameter)  # type: ignore[no-untyped-call]
+        copied: Tensor | None = None if held is None else held()
+        if copied is None or not _equal(parameter, copied):
+            copied = _aside(parameter)
+            self._copies[parameter] = weakref.ref(copied)
+        return copied
 
     def put_back(self) -> None:
         """Every parameter has its old values, in the memory where they were."""
@@ -102,8 +114,13 @@ class Weights:
             if parameter.data_ptr() != data.data_ptr() or parameter.shape != data.shape:
                 parameter.data = data
             with torch.inference_mode(parameter.is_inference()), torch.no_grad():
-                if not torch.equal(parameter.detach().to(value.device), value):
+                if not _equal(parameter, value):
                     parameter.copy_(value)
+
+
+def _equal(parameter: Tensor, copied: Tensor) -> bool:
+    alike = (parameter.shape, parameter.dtype) == (copied.shape, copied.dtype)
+    return alike and torch.equal(parameter.detach().to(copied.device), copied)
 
 
 def has_values(tensor: Tensor) -> bool:

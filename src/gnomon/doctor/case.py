@@ -373,7 +373,7 @@ class Case:
                 )
             loss.backward()  # type: ignore[no-untyped-call]
             return {
-                name: None if p.grad is None else p.grad.detach().clone()
+                name: None if p.grad is None else p.grad.detach()  # its own are put back
                 for name, p in self.module.named_parameters()
             }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from typing import Any
 
 import torch
@@ -16,13 +17,24 @@ from gnomon.doctor.run import Run, run
 LARGEST = 300_000_000  # parameters; beyond it the second model costs too much memory
 
 
-@remembered
 def stock(case: Case) -> nn.Module:
     """The same class built anew from the same configuration, with fresh weights, in eval mode.
+
+    It is kept as long as somebody holds it: it takes the memory of a second model.
 
     Raises:
         Skip: the class is the user's own, or the model is too large to be built twice.
     """
+    held = case.facts.get("stock model")
+    module = held() if isinstance(held, weakref.ref) else None
+    if module is None:
+        module = build_stock(case)
+        case.facts["stock model"] = weakref.ref(module)
+    return module
+
+
+def build_stock(case: Case) -> nn.Module:
+    """As `stock`, another one each time."""
     if case.kind == "torch":
         raise NotApplicable("its class is no stock one")
     if sum(p.numel() for p in case.module.parameters()) > LARGEST:
@@ -54,9 +66,11 @@ def on_stock(case: Case, call: Call) -> Run:
     module = stock(case)
     try:
         with torch.no_grad():
-            return run(module, _plain(call), record=True, keep_outputs=True)
+            seen = run(module, _plain(call), record=True, keep_outputs=True)
     except Exception as error:
         raise Skip(f"the stock model does not run on this batch: {error}") from None
+    seen.record.projections.clear()  # they hold its weights
+    return seen
 
 
 @remembered

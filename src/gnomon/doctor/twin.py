@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
 from gnomon.doctor.finding import NotApplicable
 from gnomon.doctor.run import tensors_of
-from gnomon.doctor.stock import stock
+from gnomon.doctor.stock import build_stock
 from gnomon.model import Transformer
 
 
@@ -31,7 +30,6 @@ class Twin:
     strange: tuple[str, ...]
 
 
-@remembered
 def twin(case: Case) -> Twin:
     """The stock model of the case.
 
@@ -43,7 +41,7 @@ def twin(case: Case) -> Twin:
         raise NotApplicable(
             f"{type(own).__name__} is no class of gnomon or transformers: no stock model"
         )
-    module = copy.deepcopy(stock(case))
+    module = build_stock(case)
     first = next(own.parameters())
     module = module.to(device=first.device, dtype=_dtype(own))
     weights = own.state_dict()

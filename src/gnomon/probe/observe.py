@@ -87,3 +87,6 @@ def observe(
     finally:
         owners.detach()
         trails.clear()
+        # They refer to one another: module and record would live until the collector comes by.
+        vars(watch).clear()
+        vars(owners).clear()

@@ -1,6 +1,7 @@
 """loss-scale: gradients can be brought into fp16's range by one scale."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -52,18 +53,17 @@ def loss_scale(case: Case) -> Outcome:
     """
     case.loss_gives_gradients  # noqa: B018 - skips where no training loss is known
     gradients = {n: g for n, g in case.gradients.items() if g is not None}
-    values = [g.detach().to_dense().float().abs().flatten() for g in gradients.values()]
-    values = [each[each > 0] for each in values]
-    count = sum(each.numel() for each in values)
+    sizes = [(each.numel(), float(each.max())) for each in _sizes(gradients) if each.numel()]
+    count = sum(number for number, _ in sizes)
     if not count:
         raise Skip("no gradient to look at")
-    largest = max(float(each.max()) for each in values if each.numel())
+    largest = max(most for _, most in sizes)
     if not math.isfinite(largest):
         raise Skip("gradients are not finite in fp32 already")
     # The scaler doubles until something overflows: half of fp16's range is what it keeps to.
     room = min(HIGHEST_FP16 / 2 / largest, _LARGEST_SCALE)
     scale = 2.0 ** math.floor(math.log2(room))
-    bare, scaled = (_lost(values, count, each) for each in (1.0, scale))
+    bare, scaled = (_lost(gradients, count, each) for each in (1.0, scale))
     first = max(gradients, key=lambda n: float(gradients[n].detach().to_dense().abs().max()))
     numbers: dict[str, Any] = {
         "largest": largest, "scale": scale, "lost_without": bare, "lost_with": scaled,
@@ -100,9 +100,17 @@ def loss_scale(case: Case) -> Outcome:
     return passed(evidence, **numbers)
 
 
-def _lost(values: list[torch.Tensor], count: int, scale: float) -> float:
+def _sizes(gradients: dict[str, torch.Tensor]) -> Iterator[torch.Tensor]:
+    """What is not 0 of each, one after another: together they take as much memory as the model."""
+    for each in gradients.values():
+        size = each.detach().to_dense().float().abs().flatten()
+        yield size[size > 0]
+
+
+def _lost(gradients: dict[str, torch.Tensor], count: int, scale: float) -> float:
     """The share that rounds to 0."""
-    return sum(int((each * scale < LOWEST_FP16 / 2).sum()) for each in values) / count
+    lost = (int((each * scale < LOWEST_FP16 / 2).sum()) for each in _sizes(gradients))
+    return sum(lost) / count
 
 
 def _smallest(gradients: dict[str, torch.Tensor], scale: float) -> list[str]:

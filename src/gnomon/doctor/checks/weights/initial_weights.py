@@ -53,7 +53,8 @@ def initial_weights(case: Case) -> Outcome:
     and mean and spread of each kind of parameter are compared.
     """
     case.must_be_fresh()
-    theirs = dict(stock(case).named_parameters())
+    model = stock(case)
+    theirs = dict(model.named_parameters())
     ours = {n: p.detach() for n, p in case.module.named_parameters() if n in theirs}
     odd: dict[str, str] = {}
     for names in by_kind(ours).values():
@@ -65,7 +66,7 @@ def initial_weights(case: Case) -> Outcome:
     if odd:
         first = next(iter(odd))
         return warning(
-            f"{len(odd)} of {len(ours)} parameters are not drawn as {type(stock(case)).__name__} "
+            f"{len(odd)} of {len(ours)} parameters are not drawn as {type(model).__name__} "
             f"draws them: {listed(list(odd))}; {first} {odd[first]}",
             where=list(odd),
         )
