@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,18 @@ def test_a_failed_check_is_told_in_full_and_ends_with_1(file: Path) -> None:
         "1 failed",
     ):
         assert part in text, part
-    assert "ran the file's code" in done.stderr and "1 checks (1 probe)" in done.stderr
+    assert "ran the file's code" in done.stderr and "1 check, " in done.stderr
     assert all(line == line.rstrip() and len(line) <= 100 for line in done.stdout.splitlines())
+
+
+def test_the_help_shows_every_kind_of_target() -> None:
+    text = " ".join(gnomon("doctor", "--help").stdout.split())
+    for example in ("runs/small", "step-00002000", "tiny", "models/bert", "train.py:patient",
+                    "corpus/", "bundles/step-00000812"):  # fmt: skip
+        assert example in text, example
+    page = (Path(__file__).parents[2] / "docs/how-to/doctor.md").read_text(encoding="utf-8")
+    for command in re.findall(r"- [a-z ,]+: (gnomon doctor \S+)", text):
+        assert f"`{command}" in page, command
 
 
 def test_what_passes_is_counted_and_ends_with_0(file: Path) -> None:

@@ -51,6 +51,7 @@ def examine_target(
     )
     if found.kind == "bundle" and not only:  # a step that failed: what can make it fail
         chosen = tuple(c for c in chosen if "nan" in c.symptoms)
+        chosen = tuple(sorted(chosen, key=lambda c: c.code != "non-finite"))  # the step itself
         if only_text:
             chosen = tuple(c for c in chosen if c.code == "non-finite")
     elif only_text:  # without a model most would only say that there is none

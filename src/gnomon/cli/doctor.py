@@ -24,8 +24,8 @@ def doctor(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="A run, model folder, checkpoint, recipe, Hugging Face folder, folder of text or "
-            "file.py:function (which runs that code).",
+            help="What to examine; the kinds are listed above. None: --src and --tgt.",
+            show_default=False,
         ),
     ] = None,
     symptom: Annotated[
@@ -65,6 +65,13 @@ def doctor(
     ] = None,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
+    code: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="Of a crash bundle of your own loop: what builds its model. Runs that code.",
+        ),
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Run the code that lies beside a Hugging Face model.")
     ] = False,
@@ -90,7 +97,22 @@ def doctor(
 ) -> None:
     """Find silent faults of a model, its data and its training, with evidence and a mend.
 
-    Nothing is changed. Exit code 1 where something is wrong.
+    Nothing is changed. Exit code 1 where something is wrong. TARGET is one of:
+
+    - a run: gnomon doctor runs/small
+
+    - a model folder or checkpoint: gnomon doctor runs/small/checkpoints/step-00002000
+
+    - a recipe, preset or TOML file: gnomon doctor tiny
+
+    - a Hugging Face folder: gnomon doctor models/bert
+
+    - your own code, which is run: gnomon doctor train.py:patient
+
+    - text: gnomon doctor corpus/ (or pairs.tsv, or --src train.en --tgt train.de)
+
+    - a crash bundle: gnomon doctor runs/small/bundles/step-00000812 (of a model of your own with
+    --code train.py:build)
     """
     if list_ or explain is not None:
         _tell_of_checks(explain, as_json)
@@ -114,6 +136,7 @@ def doctor(
                 checkpoint=checkpoint,
                 device=device,
                 trust=trust,
+                code=code,
                 declared={name: value for name, value in declared.items() if value is not None},
             ),
             symptom=symptom,

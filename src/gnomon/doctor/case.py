@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from gnomon.doctor.blocks import Block, block_names, blocks
 from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import NotApplicable, Skip
+from gnomon.doctor.forms import is_exported, quantised
 from gnomon.doctor.inputs import call_of, config_of, named, with_decoder_inputs
 from gnomon.doctor.intent import Intent, infer
 from gnomon.doctor.loss_alone import only_computes
@@ -91,6 +92,11 @@ class Case:
             raise Skip("some parameters get their shape at the first call: call it once before")
         if any(parameter.is_meta for parameter in module.parameters()):
             raise Skip("its parameters are on the meta device: they have no values")
+        if is_exported(module):
+            raise Skip(
+                "torch.export made one fixed graph of it, for one mode and its own shapes: examine "
+                "the module that was exported"
+            )
         return _SelfAttention(module) if isinstance(module, nn.MultiheadAttention) else module
 
     @fact
@@ -116,7 +122,16 @@ class Case:
 
     @fact
     def tolerance(self) -> float:
-        """How far equal results may lie apart by rounding, in units of their spread."""
+        """How far equal results may lie apart by rounding, in units of their spread.
+
+        Raises:
+            Skip: any other word in the batch moves all results.
+        """
+        if names := quantised(self.module, dynamically=True):
+            raise Skip(
+                f"{len(names)} int8 layers ({names[0]} …) round by the largest value of the whole "
+                "batch, so that any word moves all results: examine the model before quantisation"
+            )
         return rounding(self.dtype)
 
     # Inputs and runs
@@ -202,6 +217,8 @@ class Case:
         """
         record = self.seen.record
         if not record.attention:
+            if any(isinstance(each, torch.jit.ScriptModule) for each in self.module.modules()):
+                raise Skip("nothing inside TorchScript can be seen: examine the module before it")
             raise Skip("no attention call was seen in this module")
         return record
 
@@ -363,6 +380,7 @@ class Case:
     @fact
     def gradients(self) -> dict[str, Tensor | None]:
         """Each parameter's gradient of `any_loss` on `call`, in evaluation mode (no dropout)."""
+        self.must_take_gradients()
         self.module.eval()
         with untouched(self.module), torch.enable_grad():
             loss = self.any_loss(self.call)
@@ -384,6 +402,7 @@ class Case:
         Raises:
             Skip: no training loss is known.
         """
+        self.must_take_gradients()
         with untouched(self.module), torch.enable_grad():
             return self.loss(self.call).requires_grad
 
@@ -427,6 +446,15 @@ class Case:
             return None
         values = [*gains, *shifts]
         return all(bool((each == each.flatten()[0]).all()) for each in values)
+
+    def must_take_gradients(self) -> None:
+        """Raises:
+        NotApplicable: some of its weights are int8: it was made for use, not for training.
+        """
+        if names := quantised(self.module):
+            raise NotApplicable(
+                f"{len(names)} layers ({names[0]} …) hold int8 weights, which take no gradient"
+            )
 
     def must_be_fresh(self) -> None:
         """Raises:

@@ -41,6 +41,7 @@ class Check:
 
     Attributes:
         code: its name: lower case, words joined by hyphens.
+        title, fault: what holds where it passes, and what is so where it fails or warns.
         protects: what goes wrong unnoticed where it fails (the function's docstring).
         cause, mend: the usual ones; an outcome can tell this case's.
         reference: paper section, thread or page where it is explained.
@@ -51,6 +52,7 @@ class Check:
 
     code: str
     title: str
+    fault: str
     group: str
     cost: Cost
     protects: str
@@ -70,6 +72,7 @@ def check(
     *,
     code: str,
     title: str,
+    fault: str,
     cost: Cost,
     cause: str,
     mend: str,
@@ -90,6 +93,7 @@ def check(
         _CHECKS[code] = Check(
             code=code,
             title=title,
+            fault=fault,
             group=group if group in GROUPS else "",
             cost=cost,
             protects=inspect.cleandoc(examine.__doc__ or ""),

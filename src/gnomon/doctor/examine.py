@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,34 +16,22 @@ from torch import nn
 from gnomon.doctor.anatomy import anatomy
 from gnomon.doctor.as_found import as_found, with_modes
 from gnomon.doctor.case import Case
+from gnomon.doctor.chatter import chatter_off
 from gnomon.doctor.check import COSTS, SYMPTOMS, Check, Cost, all_checks
 from gnomon.doctor.finding import Finding, NotApplicable, Outcome, Skip
+from gnomon.doctor.forms import as_written, form_of, uncompiled
 from gnomon.doctor.loss_alone import LossSteps
 from gnomon.doctor.patient import Batch, Patient
 from gnomon.doctor.pictures import draw_from
+from gnomon.doctor.plan import Plan, estimate
 from gnomon.doctor.report import Report
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.walks import codes_of, walk
 from gnomon.errors import DoctorError, GnomonError, in_one_line
 
-# Forward passes on the small call that a check of this cost makes, as measured on average.
-_PASSES: Mapping[Cost, int] = {"static": 0, "probe": 4, "step": 12, "run": 100}
-
 # The model's code may raise anything, and `sys.exit` in it does not end the examination.
 _ANYTHING = (Exception, SystemExit)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What an examination will do, told before it starts.
-
-    Attributes:
-        checks: those that will be made.
-        seconds: how long it will take about, from one forward pass that was timed.
-    """
-
-    checks: tuple[Check, ...]
-    seconds: float
+_ZERO = re.compile(r"\b0\.?0*e\+00\b")  # as a person writes it
 
 
 def diagnose(
@@ -57,6 +46,7 @@ def diagnose(
     target: str = "",
     announce: Callable[[Plan], None] | None = None,
     progress: Callable[[Finding], None] | None = None,
+    pictures: bool = False,
     **fields: Any,
 ) -> Report:
     """Examine a model, and what else of its training is at hand.
@@ -72,8 +62,9 @@ def diagnose(
         cost: the most expensive class of checks to make: "static", "probe", "step" or "run".
         suppress: codes whose findings are known and accepted, with the reason.
         target: what is examined, in words, for the report.
-        announce: is told the plan before the first check.
+        announce: is told the plan before the first check (`print` shows it).
         progress: is told each finding.
+        pictures: whether the report's page (`report.html()`, notebooks) has pictures.
         fields: whatever else of `Patient` is at hand (optimizer, loss, schedule, tokenizer …).
 
     Raises:
@@ -95,6 +86,7 @@ def diagnose(
         target=target,
         announce=announce,
         progress=progress,
+        pictures=pictures,
         symptom=symptom,
     )
 
@@ -156,6 +148,9 @@ def examine(
         pictures: whether the report holds what its HTML page draws.
     """
     start = time.perf_counter()
+    form = form_of(patient.module)
+    patient = replace(patient, module=as_written(patient.module))
+    name = target or (type(patient.module).__name__ if patient.module is not None else "")
     case = Case(patient)
     findings = []
     with (
@@ -164,12 +159,14 @@ def examine(
         as_found(patient.module),
         with_modes(patient.module),
         warnings.catch_warnings(),
+        chatter_off(),
+        uncompiled(),
     ):
         warnings.simplefilter("ignore")  # the model is called in ways that its user would not
         with untouched(patient.module):
             _must_only_compute(case)
         if announce is not None:
-            announce(Plan(tuple(checks), _estimate(case, checks)))
+            announce(Plan(tuple(checks), estimate(case, checks), patient.module is None))
         for each in checks:
             if time.perf_counter() - start > seconds:
                 finding = _skipped(each, f"the {seconds:.0f} s for the examination are used up")
@@ -184,7 +181,8 @@ def examine(
         drawn = draw_from(case) if pictures else {}
         with untouched(patient.module):
             walked = None if symptom is None else walk(symptom, case, findings)
-    name = target or (type(patient.module).__name__ if patient.module is not None else "")
+    if form:
+        facts["form"] = form
     return Report(name, tuple(findings), facts, time.perf_counter() - start, drawn, walked)
 
 
@@ -201,12 +199,13 @@ def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
     except _ANYTHING as error:
         outcome = Outcome("skip", f"it could not be made: {in_one_line(error, 480)}")
     wrong = outcome.verdict in ("fail", "warn")
+    evidence = _ZERO.sub("0", outcome.evidence)
     return Finding(
         code=check.code,
         group=check.group,
-        title=check.title,
+        title=check.fault if wrong else check.title,
         verdict=outcome.verdict,
-        evidence=outcome.evidence,
+        evidence=evidence,
         numbers=outcome.numbers,
         where=outcome.where,
         cause=(outcome.cause or check.cause) if wrong else "",
@@ -236,17 +235,6 @@ def _must_only_compute(case: Case) -> None:
         raise
     except _ANYTHING:  # told by the checks themselves
         return
-
-
-def _estimate(case: Case, checks: Sequence[Check]) -> float:
-    passes = sum(_PASSES[each.cost] for each in checks)
-    try:
-        _ = case.small  # made by running the model once: the next run is a warm one
-        start = time.perf_counter()
-        _ = case.base  # kept for the checks
-        return passes * (time.perf_counter() - start)
-    except _ANYTHING:  # told by the checks themselves
-        return 0.0
 
 
 def _facts(case: Case, described: bool) -> dict[str, Any]:

@@ -82,12 +82,13 @@ def _places(where: str | Sequence[str]) -> tuple[str, ...]:
     return (where,) if isinstance(where, str) else tuple(where)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
-    """One result of an examination.
+    """One result of an examination. `print` shows it as the terminal does.
 
     Attributes:
         code: the check's name, as in suppressions, `--accept` and the docs.
+        title: what is so: what the check protects where it passed, the fault where it did not.
         verdict: "pass", "warn" or "fail"; "skip" where the check could not be made and "n/a" where
             it does not apply (then the evidence is the reason).
         seconds: what the check took, facts that it was the first to ask for included.
@@ -109,3 +110,11 @@ class Finding:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+    def __str__(self) -> str:
+        from gnomon.doctor.reports.text import finding_text
+
+        return finding_text(self)
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.verdict} {self.group}/{self.code}: {self.title}>"

@@ -58,6 +58,8 @@ def infer(patient: Patient, call: Call, record: Record) -> Intent:
         return Intent("decoder", True, f"its class is called {name}")
     if masked == 0.0:
         return Intent(family, False, "no attention call hides the future", observed=True)
+    if masked is None:
+        return Intent(family, None, "no self-attention was seen")
     return Intent(family, None, "some of its attention calls hide the future, most do not")
 
 

@@ -11,9 +11,9 @@ from gnomon.doctor.finding import Finding, Verdict
 from gnomon.doctor.walks.walk import Walk
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """What an examination found.
+    """What an examination found. `print` shows it as the terminal does, a notebook as the page.
 
     Attributes:
         target: what was examined, for people.
@@ -58,6 +58,29 @@ class Report:
         """How many of each verdict, and how many were suppressed."""
         found = Counter("suppressed" if f.suppressed else f.verdict for f in self.findings)
         return {name: found[name] for name in ("fail", "warn", "pass", "skip", "n/a", "suppressed")}
+
+    def __str__(self) -> str:
+        from gnomon.doctor.reports.text import report_text
+
+        return report_text(self)
+
+    def __repr__(self) -> str:
+        from gnomon.doctor.reports.text import counts_sentence
+
+        return f"<Report of {self.target}: {counts_sentence(self)}; print it to read it>"
+
+    def html(self) -> str:
+        """The one self-contained page that `gnomon doctor --html` writes."""
+        from gnomon.doctor.reports.html import html_page
+
+        return html_page(self)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own: its style does not reach the notebook around it."""
+        from html import escape
+
+        page = escape(self.html())
+        return f'<iframe srcdoc="{page}" style="width:100%;height:40rem;border:0"></iframe>'
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""

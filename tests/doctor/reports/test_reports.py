@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
-from gnomon.doctor import Finding, Report
-from gnomon.doctor.reports import html_page, report_text, sarif
+import pytest
+import torch
+
+import gnomon
+from gnomon.doctor import Finding, Plan, Report, all_checks, examine, plan
+from gnomon.doctor.reports import html_page, plan_sentence, report_text, sarif
 from gnomon.doctor.reports.pages import FOLDER, pages
 
 ROOT = Path(__file__).parents[3]
@@ -94,6 +101,96 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert "not applicable, and why" in text and "one text" in text
     assert "3 pairs &lt;are&gt; shifted &amp; lost" in text and "&lt;target&gt;" in text
     assert "prefers-color-scheme: dark" in text and "@media print" in text
+
+
+def test_headings_say_what_is_wrong() -> None:
+    """Whatever a check protects: under FAIL and WARN stands what is so, not what should be."""
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.AdamW([*linear.parameters(), linear.weight])
+    report = gnomon.diagnose(linear, optimizer=optimizer, only=["optimizer"])
+    checks = all_checks()
+    found = report.of("fail", "warn")
+    assert found
+    for each in found:
+        assert each.title == checks[each.code].fault
+        assert f"{each.group}/{each.code}  {each.title}" in report_text(report)
+    assert all(each.title == checks[each.code].title for each in report.of("pass"))
+    for each in checks.values():
+        assert each.fault and each.fault != each.title and each.fault[-1] != "."
+
+
+def test_a_printed_report_is_the_terminal_s_and_short_in_a_repr() -> None:
+    assert str(REPORT) == report_text(REPORT)
+    assert repr(REPORT).startswith("<Report of <target>: 1 failed") and len(repr(REPORT)) < 200
+    assert "a mend" in str(TEXT) and "FAIL" in str(TEXT) and "a book" in str(TEXT)
+    assert repr(TEXT) == "<Finding fail corpus/misalignment: Line i translates line i>"
+    assert f"[{TEXT!r}]" == repr([TEXT]), "and so in lists"
+    assert html_page(REPORT) == REPORT.html()
+    shown = REPORT._repr_html_()
+    assert unescape(re.search(r'srcdoc="([^"]*)"', shown)[1]) == REPORT.html()  # type: ignore[index]
+
+
+def test_reasons_for_skips_are_counted() -> None:
+    twice = replace(SKIP, code="broken-tie")
+    other = replace(SKIP, code="key-prefix", evidence="no names")
+    report = Report("x", (SKIP, other, twice))
+    assert "skipped: not there (2); no names (1)" in report_text(report)
+    assert "skipped: " not in report_text(report, verbose=True), "each is shown there"
+
+
+def test_the_plan_is_told_in_numbers_that_hold() -> None:
+    checks = tuple(all_checks().values())
+    assert plan_sentence(Plan(checks[:1], (0.1, 0.3))).startswith("1 check, about a second;")
+    assert "about 3 to 9 s" in plan_sentence(Plan(checks, (3.4, 8.2)))
+    assert "about 2 to 6 min" in plan_sentence(Plan(checks, (150, 330)))
+    assert "cannot be told" in plan_sentence(Plan(checks, (0, 0)))
+    assert str(Plan((), (0, 0))).startswith("no check")
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_what_an_examination_takes_lies_in_the_range_that_was_told(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """By a clock that only passes move: 1 ms a token forward, 2 ms backward."""
+    now = [0.0]
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr(plan, "time", clock)
+    monkeypatch.setattr(examine, "time", clock)
+
+    class Slow(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.places = torch.nn.Embedding(30, 16), torch.nn.Embedding(24, 16)
+            self.layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+            self.head = torch.nn.Linear(16, 30)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            now[0] += 0.001 * ids.numel()
+            size = ids.size(1)
+            mask = torch.nn.Transformer.generate_square_subsequent_mask(size)
+            x = self.embed(ids) + self.places(torch.arange(size))
+            logits: torch.Tensor = self.head(self.layer(x, mask, is_causal=True))
+            if logits.requires_grad:
+                logits.register_hook(lambda _: now.__setitem__(0, now[0] + 0.002 * ids.numel()))
+            return logits
+
+    def loss(module: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        ids = batch["ids"]
+        logits = module(ids)[:, :-1].flatten(0, 1)
+        return torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten())
+
+    torch.manual_seed(0)
+    model, said = Slow(), list[Plan]()
+    report = gnomon.diagnose(
+        model,
+        {"ids": torch.randint(1, 30, (rows, 12))},
+        loss=loss,
+        optimizer=torch.optim.AdamW(model.parameters()),
+        announce=said.append,
+    )
+    least, most = said[0].seconds
+    assert least < report.seconds < most
 
 
 def test_text_tells_what_is_wrong_and_counts_the_rest() -> None:

@@ -123,7 +123,7 @@ def _collapse(step: int, heads: list[Head]) -> Finding | None:
         return None
     return suspicion(
         "entropy-collapse",
-        "Attention is spread over several tokens",
+        "Attention has collapsed onto single tokens",
         evidence,
         where=[head.place for head in which[:6]],
         cause=cause,
@@ -140,7 +140,7 @@ def _dead(step: int, dead: list[str], num_heads: int) -> Finding | None:
         return None
     return suspicion(
         "dead-heads",
-        "Every head adds something",
+        "Heads add nothing",
         f"at step {step} the output of {len(dead)} of {num_heads} heads is below "
         f"{_DEAD:.0e} of their neighbours'",
         where=dead,

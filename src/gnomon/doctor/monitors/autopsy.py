@@ -16,6 +16,7 @@ from gnomon.probe import observe
 from gnomon.training.guard import NonFinite, find_non_finite
 
 TITLE = "Loss, outputs and gradients are finite"
+FAULT = "Loss, outputs or gradients are not finite"
 REFERENCE = "Micikevicius et al. 2018, Mixed Precision Training; pytorch #103749"
 
 
@@ -72,7 +73,7 @@ def finding_of(outcome: Outcome) -> Finding:
     return Finding(
         code="non-finite",
         group="training",
-        title=TITLE,
+        title=FAULT,
         verdict=outcome.verdict,
         evidence=outcome.evidence,
         numbers=outcome.numbers,

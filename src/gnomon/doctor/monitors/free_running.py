@@ -9,6 +9,7 @@ from typing import ClassVar
 from gnomon.doctor.monitors.monitor import Monitor, Sample, Seen, suspicion
 
 TITLE = "What is learned with the right prefix holds without it"
+FAULT = "What is learned with the right prefix does not hold without it"
 CAUSE = (
     "In training the model sees what it has to predict (a missing look-ahead mask, labels that are "
     "not shifted), or decoding does not do what training does (cache, positions, begin token, "
@@ -39,7 +40,7 @@ class FreeRunning(Monitor):
             values,
             suspicion(
                 "free-running",
-                TITLE,
+                FAULT,
                 f"at step {step} {sample.accuracy:.0%} of the tokens are right when the tokens "
                 f"before them are given, but free-running outputs share only {overlap:.0%} of "
                 "their words with the references",

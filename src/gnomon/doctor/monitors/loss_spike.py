@@ -9,6 +9,7 @@ from typing import ClassVar
 from gnomon.doctor.monitors.monitor import Monitor, Seen, suspicion
 
 TITLE = "The loss does not jump"
+FAULT = "The loss jumps"
 CAUSE = (
     "Updates overshoot: the learning rate is too high at this point (a warm-up too short, an Adam "
     "memory too long for rare gradients), or this part of the data is of another kind."
@@ -57,7 +58,7 @@ class LossSpike(Monitor):
         self._since = step
         finding = suspicion(
             "loss-spike",
-            TITLE,
+            FAULT,
             f"the loss rose from {middle:.3f} (median of {len(before)} steps, spread {spread:.3f}) "
             f"to {now:.3f} (median of the last {_NOW}) at step {step}, learning rate "
             f"{learning_rate:.1e}",

@@ -38,7 +38,7 @@ class Outputs(Monitor):
         if self._repeated >= _IN_A_ROW:
             return suspicion(
                 "repeated-outputs",
-                "Different sources give different outputs",
+                "Different sources give the same output",
                 f"at step {step} the outputs of different lines are mostly the same: distinct ones "
                 f"are {distinct:.0%} of the distinct sources",
                 cause="The decoder does not use its source, or the learning rate has driven it to "
@@ -51,7 +51,7 @@ class Outputs(Monitor):
         if self._copied >= _IN_A_ROW:
             return suspicion(
                 "copied-sources",
-                "Outputs are no copies of their sources",
+                "Outputs copy their sources",
                 f"at step {step} {copied:.0%} of the outputs copy their source, {meant:.0%} of the "
                 "references do",
                 cause="The training text holds many untranslated lines, or source and target were "

@@ -54,7 +54,8 @@ def replay(
         finding = _of_module(bundle, _hugging_face(bundle), loss)
     else:
         facts["run again"] = (
-            "no: the model's own code is needed; gnomon.doctor.monitors.replay(bundle, module)"
+            "no: its model's own code is needed; gnomon.doctor.monitors.replay(bundle, module), or "
+            "gnomon doctor BUNDLE --code FILE.py:FUNCTION"
         )
         return _report(bundle, bundle.finding, facts, start)
     facts["run again"] = "yes"
@@ -116,15 +117,39 @@ def _hugging_face(bundle: Bundle) -> nn.Module:
 
 
 def _of_module(bundle: Bundle, module: nn.Module, loss: Callable[[Any], Tensor] | None) -> Finding:
+    put_in(bundle, module)
+    args, kwargs = inputs(bundle)
+    return again(bundle, module, partial(run_again, module, args, kwargs, loss, precision(bundle)))
+
+
+def put_in(bundle: Bundle, module: nn.Module) -> None:
+    """The weights of the failed step, in their number format.
+
+    Raises:
+        DoctorError: the module has other parameters.
+    """
     load_weights(module, bundle.model)
     if dtype := bundle.record.get("dtype"):
         module.to(getattr(torch, dtype))
         load_weights(module, bundle.model)  # in that format, as it was
+
+
+def inputs(bundle: Bundle) -> tuple[list[Any], dict[str, Any]]:
+    """The inputs of the failed forward pass, by place and by keyword."""
     places = {key: value for key, value in bundle.batch.items() if key.startswith("arg.")}
     args = [places[f"arg.{number}"] for number in range(len(places))]
     kwargs = {k.removeprefix("kw."): v for k, v in bundle.batch.items() if k.startswith("kw.")}
-    kwargs |= bundle.record.get("plain_inputs", {})
-    run = partial(run_again, module, args, kwargs, loss, bundle.record.get("autocast"))
+    return args, kwargs | dict(bundle.record.get("plain_inputs", {}))
+
+
+def precision(bundle: Bundle) -> str | None:
+    """The dtype in which the failed pass was autocast."""
+    found = bundle.record.get("autocast")
+    return None if found is None else str(found)
+
+
+def again(bundle: Bundle, module: nn.Module, run: Callable[[], Tensor | None]) -> Finding:
+    """What happens first where `run` makes the failed pass with the generators as they were."""
     before = partial(restore_generator_states, bundle.generators, _CPU)
     with untouched(module):
         module.train()
@@ -140,11 +165,16 @@ def run_again(
     autocast: str | None,
 ) -> Tensor | None:
     """One forward pass, and where there is a loss a backward pass."""
-    device = next(module.parameters()).device.type
-    dtype = getattr(torch, autocast) if autocast else torch.float32
-    with torch.autocast(device, dtype=dtype, enabled=autocast is not None):
+    with autocast_to(module, autocast):
         output = module(*args, **kwargs)
         found = loss(output) if loss is not None else getattr(output, "loss", None)
     if found is not None and found.requires_grad:
         found.backward()
     return found
+
+
+def autocast_to(module: nn.Module, dtype: str | None) -> torch.autocast:
+    """The context of a pass that was autocast to `dtype`, by name; None: it was not."""
+    device = next(module.parameters()).device.type
+    to = getattr(torch, dtype) if dtype else torch.float32
+    return torch.autocast(device, dtype=to, enabled=dtype is not None)

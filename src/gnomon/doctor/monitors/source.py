@@ -36,7 +36,7 @@ class Source(Monitor):
             values,
             suspicion(
                 "source-ignored",
-                "The output depends on the source",
+                "The output hardly depends on the source",
                 f"at step {step} another line's source costs only {gain:.3f} nats a token more "
                 f"({sample.nll:.3f} with the right one), for {self._in_a_row} validations in a row",
                 cause="The decoder has become a language model: cross-attention is masked or cut "

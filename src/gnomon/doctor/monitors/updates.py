@@ -14,6 +14,7 @@ from gnomon.doctor.monitors.layers import layer_of, trained
 from gnomon.doctor.monitors.monitor import Monitor, Seen, suspicion
 
 TITLE = "A step moves the weights, by a small part of their size"
+FAULT = "Steps move the weights far too much, or hardly at all"
 # Elements of each tensor by which its update is judged: the error of the root mean square is
 # about 1/√(2·1024), 2 %, and no copy of the weights is needed.
 _SAMPLE = 1024
@@ -58,7 +59,7 @@ class Updates(Monitor):
             return Seen(values)
         finding = suspicion(
             "gradient-ratio",
-            TITLE,
+            FAULT,
             f"at step {step} {found.evidence}",
             cause=found.cause,
             mend=found.mend,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import Finding, Skip
 from gnomon.doctor.inputs import call_of, named
 from gnomon.doctor.monitors.attention import Attention
-from gnomon.doctor.monitors.autopsy import TITLE, explain, finding_of, look_into
+from gnomon.doctor.monitors.autopsy import FAULT, explain, finding_of, look_into
 from gnomon.doctor.monitors.bundle import save_weights, write_bundle
 from gnomon.doctor.monitors.free_running import FreeRunning
 from gnomon.doctor.monitors.layers import trained
@@ -247,6 +248,8 @@ class TrainingMonitor:
         if self._folder is not None and guilty is not None:
             path = self._write(guilty, finding)
             note = f"; look into it with: gnomon doctor {path}"
+            if (file := _file_of(self.model)) and not _is_described(self.model):
+                note += f" --code {file.name}:FUNCTION, which returns the model anew"
         return TrainingStopped(
             "Loss and gradients must be finite",
             seen=f"{sentence(finding)}",
@@ -260,7 +263,8 @@ class TrainingMonitor:
         others = {n: v for n, v in guilty.kwargs.items() if not isinstance(v, Tensor)}
         plain = {n: v for n, v in others.items() if isinstance(v, bool | int | float | str)}
         config: Any = getattr(self.model, "config", None)
-        described = hasattr(config, "to_json_file") and hasattr(config, "model_type")
+        described = _is_described(self.model)
+        file = _file_of(self.model)
 
         def save(folder: Path) -> None:
             save_weights(self.model, folder)
@@ -278,11 +282,24 @@ class TrainingMonitor:
             generators=guilty.generators,
             save_model=save,
             model_class=f"{type(self.model).__module__}.{type(self.model).__qualname__}",
+            model_file=str(file) if file is not None else None,
             dtype=str(next(self.model.parameters()).dtype).removeprefix("torch."),
             autocast=guilty.autocast,
             plain_inputs=plain,
             left_out=sorted({*others} - {*plain}),
         )
+
+
+def _is_described(model: nn.Module) -> bool:
+    """Whether a configuration is saved from which the model can be built without its code."""
+    config = getattr(model, "config", None)
+    return hasattr(config, "to_json_file") and hasattr(config, "model_type")
+
+
+def _file_of(model: nn.Module) -> Path | None:
+    """The Python file that the model's class stands in."""
+    file = getattr(sys.modules.get(type(model).__module__), "__file__", None)
+    return Path(file).resolve() if file else None
 
 
 def _outside(seen: str, loss: float | None, gradients: Mapping[str, Tensor]) -> Finding:
@@ -301,7 +318,7 @@ def _outside(seen: str, loss: float | None, gradients: Mapping[str, Tensor]) -> 
     return Finding(
         code="non-finite",
         group="training",
-        title=TITLE,
+        title=FAULT,
         verdict="fail",
         evidence=f"{seen}; run again, every module's output is finite"
         + (f"; {len(bad)} parameters have a gradient that is not" if bad else ""),

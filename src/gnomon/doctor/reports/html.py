@@ -9,7 +9,7 @@ from typing import Any
 from gnomon.doctor.finding import Finding
 from gnomon.doctor.report import Report
 from gnomon.doctor.reports.svg import bars, heat_map, histogram
-from gnomon.doctor.reports.text import WORDS, counts_sentence, facts_sentence, lower, told
+from gnomon.doctor.reports.text import WORDS, counts_sentence, facts_sentence, told
 from gnomon.doctor.walks import Walk
 
 _STYLE = """
@@ -88,7 +88,8 @@ def html_page(report: Report) -> str:
 
 def _opening(report: Report) -> str:
     facts = facts_sentence(report.facts)
-    return f"gnomon doctor: {counts_sentence(report)}" + (f"; {facts}" if facts else "")
+    told = [counts_sentence(report), facts, report.facts.get("form", "")]
+    return f"gnomon doctor: {'; '.join(each for each in told if each)}"
 
 
 def _walk(walk: Walk | None) -> str:
@@ -134,12 +135,8 @@ def _card(finding: Finding) -> str:
         f'<article class="{finding.verdict}"><h3>'
         f'<span class="word {finding.verdict}">{word}</span> '
         f"<code>{escape(finding.group)}/{escape(finding.code)}</code> "
-        f'<span class="dim">{escape(_title(finding))}</span></h3><dl>{rows}</dl></article>'
+        f'<span class="dim">{escape(finding.title)}</span></h3><dl>{rows}</dl></article>'
     )
-
-
-def _title(finding: Finding) -> str:
-    return f"not so: {lower(finding.title)}" if finding.verdict == "fail" else finding.title
 
 
 def _value(name: str, text: str) -> str:

@@ -16,7 +16,7 @@ def check_page(check: Check) -> str:
     """Markdown: what it protects, cause, mend, a minimal faulty example and its mended form."""
     parts = [
         f"# {check.code}",
-        f"**{check.title}.**",
+        f"**{check.title}.** A report that says otherwise: “{check.fault}.”",
         check.protects,
         f"*Usual cause.* {check.cause}",
         f"*Mend.* {check.mend}",

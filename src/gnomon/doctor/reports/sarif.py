@@ -57,7 +57,7 @@ def _rule(check: Check) -> dict[str, Any]:
 
 
 def _result(finding: Finding, rule: int) -> dict[str, Any]:
-    parts = (finding.evidence, finding.cause, finding.mend)
+    parts = (finding.title, finding.evidence, finding.cause, finding.mend)
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": rule,

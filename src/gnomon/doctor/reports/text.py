@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,14 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from gnomon.doctor.check import COSTS
-from gnomon.doctor.examine import Plan
 from gnomon.doctor.finding import Finding
+from gnomon.doctor.plan import Plan
 from gnomon.doctor.report import Report
 from gnomon.errors import excerpt
 
 WORDS = {
     "fail": "failed",
-    "warn": "warned of",
+    "warn": "warned",
     "pass": "passed",
     "skip": "skipped",
     "n/a": "not applicable",
@@ -33,18 +34,29 @@ _STYLES = {
     "n/a": "dim",
 }
 _PLACES = 5  # named of a finding
+_REASONS, _REASON = 4, 70  # of skips: how many are told, and how long each
 
 
 def plan_sentence(plan: Plan) -> str:
     """What will be done, and what it costs."""
     counts = Counter(each.cost for each in plan.checks)
     classes = ", ".join(f"{counts[cost]} {cost}" for cost in COSTS if counts[cost])
-    about = f"about {plan.seconds:.0f} s" if plan.seconds >= 1.5 else "a second or two"
-    return (
-        f"{len(plan.checks)} checks ({classes}), {about}; everything is left as it was"
-        if plan.checks
-        else "no check is made: only what can be measured at once"
-    )
+    if not plan.checks:
+        return "no check is made: only what can be measured at once"
+    checks = "1 check" if len(plan.checks) == 1 else f"{len(plan.checks)} checks ({classes})"
+    about = "depending on how much text there is" if plan.reads_text else _about(*plan.seconds)
+    return f"{checks}, {about}; everything is left as it was"
+
+
+def _about(least: float, most: float) -> str:
+    """A range in whole seconds or minutes; no number where nothing could be timed."""
+    if most <= 0:
+        return "for how long cannot be told"
+    if most < 2:
+        return "about a second" if most < 1.5 else "1 to 2 s"
+    unit, name = (60.0, "min") if least >= 120 else (1.0, "s")
+    low, high = max(1, math.floor(least / unit)), math.ceil(most / unit)
+    return f"about {low} to {high} {name}" if low < high else f"about {high} {name}"
 
 
 def report_text(report: Report, *, verbose: bool = False, width: int = 100) -> str:
@@ -65,20 +77,41 @@ def draw_report(report: Report, console: Console, *, verbose: bool = False) -> N
         for line in report.walk.lines():
             console.print(Text(excerpt(line)), highlight=False)
         console.print()
-    wrong = [*report.of("fail"), *report.of("warn")]
-    for finding in wrong:
-        _draw_finding(finding, console)
+    for finding in (*report.of("fail"), *report.of("warn")):
+        _draw_finding(finding, console, verbose)
     if verbose:
         others = [f for f in report if f.suppressed or f.verdict in ("pass", "skip", "n/a")]
         _draw_others(others, console)
     if verbose:
         _draw_anatomy(report.facts.get("anatomy", ()), console)
+    if form := report.facts.get("form"):
+        console.print(Text(f"form: {form}", style="dim"))
     if facts := facts_sentence(report.facts):
         console.print(Text(facts, style="dim"))
     if differences := differences_sentence(report.facts):
         more = "" if verbose else "; --verbose says what follows"
         console.print(Text(differences + more, style="dim"))
+    if not verbose and (lacking := lacking_sentence(report)):
+        console.print(Text(lacking, style="dim"))
     console.print(Text(counts_sentence(report)), highlight=False)
+
+
+def finding_text(finding: Finding, *, width: int = 100) -> str:
+    """One finding as plain text, as it stands in a report."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        _draw_finding(finding, console, verbose=True)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
+
+
+def lacking_sentence(report: Report) -> str:
+    """Why checks were skipped, the most frequent reasons first; "" where none was."""
+    reasons = Counter(excerpt(finding.evidence, _REASON) for finding in report.of("skip"))
+    told = [f"{reason} ({count})" for reason, count in reasons.most_common(_REASONS)]
+    rest = len(reasons) - len(told)
+    if rest:
+        told.append(f"{rest} other {'reason' if rest == 1 else 'reasons'} (--verbose)")
+    return f"skipped: {'; '.join(told)}" if told else ""
 
 
 def counts_sentence(report: Report) -> str:
@@ -121,19 +154,20 @@ def _draw_anatomy(traits: Iterable[Mapping[str, str]], console: Console) -> None
         console.print(Padding(rows, (0, 0, 1, 2)))
 
 
-def _draw_finding(finding: Finding, console: Console) -> None:
+def _draw_finding(finding: Finding, console: Console, verbose: bool) -> None:
     head = Text.assemble(
         (finding.verdict.upper(), _STYLES[finding.verdict]),
         "  ",
         (f"{finding.group}/{finding.code}", "bold"),
-        f"  not so: {lower(finding.title)}" if finding.verdict == "fail" else f"  {finding.title}",
+        f"  {finding.title}",
     )
     console.print(head)
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim")
     rows.add_column()
     for name, text in told(finding):
-        rows.add_row(name, Text(text))
+        if verbose or name != "about":
+            rows.add_row(name, Text(text))
     console.print(Padding(rows, (0, 0, 1, 2)))
 
 
@@ -167,8 +201,3 @@ def _draw_others(findings: Iterable[Finding], console: Console) -> None:
         )
     if rows.row_count:
         console.print(Padding(rows, (0, 0, 1, 0)))
-
-
-def lower(title: str) -> str:
-    """The title within a sentence; what is written in capitals stays so."""
-    return title if title[:2].isupper() else title[:1].lower() + title[1:]

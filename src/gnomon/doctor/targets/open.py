@@ -12,7 +12,8 @@ from gnomon.errors import DoctorError
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt"}
 _FORMS = (
     "name a run, a model folder, a checkpoint, a preset or recipe.toml, a Hugging Face folder, "
-    "a folder of text files, or file.py:function; or give --src and --tgt"
+    "a folder of text files, a crash bundle (RUN/bundles/step-N) or file.py:function; or give "
+    "--src and --tgt"
 )
 
 
@@ -34,6 +35,12 @@ def open_target(target: str | Path | None, options: Options) -> Target:
     for name, path in options.corpus.items():
         if not path.exists():
             raise DoctorError("text that is named must be there", seen=f"{name}: {path}")
+    if options.code is not None and not (target and (Path(target) / "bundle.json").is_file()):
+        raise DoctorError(
+            "--code names the code of the model in a crash bundle",
+            seen=f"--code {options.code} beside {target or 'no target'}, which is no bundle",
+            mend=f"name it as the target: gnomon doctor {options.code}",
+        )
     if target is None:
         from gnomon.doctor.targets.corpus import given_corpus
 

@@ -21,6 +21,7 @@ class Options:
         checkpoint: of a run: "best", "last", "averaged" or "step-N".
         device: "auto", "cpu" or "cuda".
         trust: whether code that lies beside a Hugging Face model may be run.
+        code: of a crash bundle: "file.py:function" that builds its model, which is run.
         declared: fields of `Patient` that the user states (causal, pad_id, precision …).
     """
 
@@ -30,6 +31,7 @@ class Options:
     checkpoint: str = "best"
     device: str = "auto"
     trust: bool = False
+    code: str | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
 
     @property

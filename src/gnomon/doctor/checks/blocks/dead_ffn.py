@@ -29,6 +29,7 @@ _MOST, _MANY = 0.9, 0.5
 @check(
     code="dead-ffn",
     title="Feed-forward units are alive",
+    fault="Feed-forward units are dead",
     cost="probe",
     cause="The first projection's output lies below what the activation lets through, for every "
     "token: a bias far off, a too large step early in training, or a zeroed weight.",

@@ -26,6 +26,7 @@ _CLOSE = 0.25
 @check(
     code="fp16-range",
     title="Activations fit into fp16",
+    fault="Activations leave the range of fp16",
     cost="probe",
     cause="A projection's output is larger than fp16 can hold: the weights were trained in bf16 or "
     "fp32, where nothing keeps them small.",

@@ -38,6 +38,7 @@ _SUSPECT, _BROKEN = 1e3, 1e6
 @check(
     code="gradient-depth",
     title="The gradient reaches every layer",
+    fault="The gradient does not reach every layer as it should",
     cost="probe",
     cause="Something between these layers and the loss shrinks the gradient (or lets it grow): a "
     "missing residual connection, a wrong scale, a saturated softmax, a wrong init.",

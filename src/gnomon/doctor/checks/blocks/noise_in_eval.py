@@ -34,6 +34,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="noise-in-eval",
     title="Evaluation is without noise",
+    fault="Evaluation is noisy",
     cost="probe",
     cause="A dropout does not follow the module's mode: `F.dropout(x, p)` without "
     "`training=self.training`, or a submodule whose train() and eval() do not reach its children.",

@@ -44,6 +44,7 @@ _MENDED = _FAULTY.replace("mean(1, keepdim", "mean(-1, keepdim").replace("  # ov
 @check(
     code="norm-axis",
     title="Norms run over features alone",
+    fault="Norms run over more than features",
     cost="probe",
     cause="The mean is taken over the wrong axis: a wrong dim, a transposed input, a "
     "normalized_shape of more than the features, or BatchNorm.",

@@ -28,6 +28,7 @@ _LARGE = 1e-3  # a smaller one that matters says that the activations are small,
 @check(
     code="norm-eps",
     title="A norm's eps is small, but not 0",
+    fault="A norm's eps is too large or too small",
     cost="probe",
     cause="eps is about as large as the variance that it is added to: the output shrinks with the "
     "input instead of having unit size.",

@@ -38,6 +38,7 @@ _COMMON = 3.0  # the mean of a shift over its features, in units of its spread
 @check(
     code="norm-weights",
     title="Gains and shifts of norms are usual",
+    fault="Gains or shifts of norms are unusual",
     cost="probe",
     cause="The norm's parameters were overwritten: by an init meant for matrices, by weight decay, "
     "or by a file whose keys did not fit.",

@@ -26,6 +26,7 @@ _FINE_TUNING = 6e-5  # rates up to here train pretrained post-norm models withou
 @check(
     code="post-norm-warmup",
     title="A post-norm model warms up",
+    fault="A post-norm model trains without enough warm-up",
     cost="probe",
     cause="The norm stands after the residual sum, where the gradients of the last layers are "
     "large at first, and the schedule starts at its peak.",

@@ -51,6 +51,7 @@ _LOST, _NEAR, _OFF = 0.35, 0.15, 0.3
 @check(
     code="residual",
     title="Residual connections are whole",
+    fault="Residual connections are broken",
     cost="probe",
     cause="A sublayer's output replaces its input instead of being added to it.",
     mend="x + Sublayer(x), with dropout on the sublayer's output alone.",

@@ -32,6 +32,7 @@ _MENDED = _FAULTY.replace("output * 1.5", "output")
 @check(
     code="conformance",
     title="It computes what its class and configuration say",
+    fault="It does not compute what its class and configuration say",
     cost="probe",
     cause="The module was changed after it was built: a submodule or method replaced, an attribute "
     "set, a hook left behind, a buffer overwritten.",

@@ -30,6 +30,7 @@ _SHARES = {
 @check(
     code="dirty-corpus",
     title="The text is clean enough to learn from",
+    fault="The text holds many pairs that do harm",
     cost="run",
     cause="Crawled text with copies, damaged encoding, foreign languages or very uneven pairs.",
     mend="Set the action of these reasons to drop in the recipe's [cleaning] table; "

@@ -35,6 +35,7 @@ _NAMED = 5
 @check(
     code="misalignment",
     title="Line i translates line i",
+    fault="Lines of source and target do not belong together",
     cost="run",
     cause="A line was lost, doubled or split on one side, and the line counts were made to agree "
     "later; or the two files were sorted or shuffled apart.",

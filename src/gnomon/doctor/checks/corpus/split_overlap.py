@@ -28,6 +28,7 @@ _FEW, _MANY = 0.01, 0.1  # shares of the pairs: greetings and the like recur in 
 @check(
     code="split-overlap",
     title="Training text holds nothing of the test",
+    fault="Training text holds lines of the test or validation text",
     cost="run",
     cause="Pairs were drawn for the splits before duplicates were taken out, or a corpus holds the "
     "test set.",

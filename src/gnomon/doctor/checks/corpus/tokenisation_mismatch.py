@@ -45,6 +45,7 @@ _HARDLY, _MOSTLY = 0.02, 0.5  # shares of lines that show a habit
 @check(
     code="tokenisation-mismatch",
     title="Training and use cut text in one way",
+    fault="Training and use cut text in different ways",
     cost="static",
     cause="The batches of training were made with another tokenizer, or other settings of it, than "
     "the one that is handed over for use.",

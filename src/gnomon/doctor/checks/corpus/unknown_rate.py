@@ -32,6 +32,7 @@ _SOME, _MANY = 0.001, 0.03
 @check(
     code="unknown-rate",
     title="The vocabulary can write the text",
+    fault="The vocabulary cannot write part of the text",
     cost="static",
     cause="The vocabulary was learned from other text (another script, case or spelling), and has "
     "no bytes to fall back on.",

@@ -16,6 +16,7 @@ _FAULTY = CACHED_MODEL.replace(
 @check(
     code="batch-differs",
     title="A batch of requests is answered as each alone",
+    fault="A batch of requests is not answered as each alone",
     cost="probe",
     cause="A request reads what is its neighbours': padding, mask, positions or cache.",
     mend="Keep mask, positions and end of each row apart; compare generate(batch) with "

@@ -37,6 +37,7 @@ _FAULTY = _MENDED.replace(
 @check(
     code="beam-reorder",
     title="A beam's cache follows its hypothesis",
+    fault="A beam's cache does not follow its hypothesis",
     cost="probe",
     cause="The rows of the cache are not put into the order of the hypotheses they belong to.",
     mend="After each step take the parents' rows of every tensor of the cache (keys, values, "

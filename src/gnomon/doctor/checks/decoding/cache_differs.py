@@ -17,6 +17,7 @@ _FAULTY = CACHED_MODEL.replace(
 @check(
     code="cache-differs",
     title="Generation with the cache equals a full pass",
+    fault="Generation with the cache differs from a full pass",
     cost="probe",
     cause="Positions, mask or contents of the cache are not those of the full text.",
     mend="Compare module(text) with module(text[:, :n]), then token by token with the cache: the "

@@ -18,6 +18,7 @@ _FAULTY = CACHED_MODEL.replace(
 @check(
     code="cache-leak",
     title="A request leaves nothing behind",
+    fault="A request leaves something behind for the next",
     cost="probe",
     cause="The cache of one request is still there in the next.",
     mend="Make the cache anew with each request; keep it out of the module.",

@@ -44,6 +44,7 @@ _FAULTY = _MENDED.replace("(real.cumsum(1) - 1).clamp(min=0)", "torch.arange(T)[
 @check(
     code="left-padded-generation",
     title="Prompts padded at the left are continued as without",
+    fault="Prompts padded at the left are continued differently",
     cost="probe",
     cause="The padding's positions are counted, or its keys are seen, in the prompt or in the "
     "steps after it.",

@@ -51,6 +51,7 @@ _MENDED = _FAULTY.replace("EOS = PAD = 2", "EOS, PAD = 2, 0")
 @check(
     code="pad-is-eos",
     title="The end of a text is learned",
+    fault="The end of a text is not learned",
     cost="probe",
     cause="Padding and end of text are one id, and the loss leaves out padding by its id.",
     mend="Give padding an id of its own, or leave out padded places by length instead of by id.",

@@ -45,6 +45,7 @@ _ALIKE = 0.9  # cosine of two tables; tables that were never one have about 0
 @check(
     code="broken-tie",
     title="Tied tables are one storage",
+    fault="Tables that should be tied are stored apart",
     cost="static",
     cause="The tie was lost when weights were loaded with assign=True, built on the meta device, "
     "sharded or exported, or one of the two was replaced.",

@@ -57,6 +57,7 @@ _SMALLEST = 32  # vocabulary
 @check(
     code="foreign-ids",
     title="Ids mean to the model what they mean to the text",
+    fault="Ids mean something else to the model than to the text",
     cost="probe",
     cause="The text was encoded with another tokenizer than the model's (or with one whose entries "
     "were put in another order), or rows of the embedding were exchanged.",

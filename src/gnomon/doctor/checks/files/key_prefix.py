@@ -40,6 +40,7 @@ _SHOWN = 3
 @check(
     code="key-prefix",
     title="Names in the saved file are the model's own",
+    fault="Names in the saved file differ from the model's own",
     cost="static",
     cause="The weights were saved from a wrapper (torch.compile, DistributedDataParallel, FSDP), "
     "whose names have a prefix, and loading passes over names that it does not find.",

@@ -45,6 +45,7 @@ _SHOWN = 3
 @check(
     code="reload",
     title="Saved and loaded, it is the same model",
+    fault="Saved and loaded, the model is another",
     cost="probe",
     cause="Something that decides the output is not saved, or not loaded.",
     mend="Keep all that decides the output in parameters, buffers or the configuration; load with "

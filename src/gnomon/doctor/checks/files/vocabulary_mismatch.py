@@ -40,6 +40,7 @@ _SPECIAL = ("pad", "eos", "bos", "unk")
 @check(
     code="vocabulary-mismatch",
     title="Tokenizer and model have one vocabulary",
+    fault="Tokenizer and model differ in their vocabulary",
     cost="probe",
     cause="Tokens were added to the tokenizer, or it is that of another model.",
     mend="Use the tokenizer that was saved with the model, or resize the embedding "

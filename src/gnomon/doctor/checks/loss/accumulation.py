@@ -51,6 +51,7 @@ _EQUAL = 1e-3
 @check(
     code="accumulation",
     title="Micro-batches add up to the big batch",
+    fault="Micro-batches do not add up to the big batch",
     cost="step",
     cause="Each micro-batch's loss is averaged by itself and the means are averaged.",
     mend="Sum the loss over tokens and divide by the number of target tokens of all micro-batches "

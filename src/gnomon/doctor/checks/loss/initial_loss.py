@@ -42,6 +42,7 @@ _WORSE = 0.2  # nats above guessing, of a trained model
 @check(
     code="initial-loss",
     title="The first loss is that of guessing",
+    fault="The first loss is not that of guessing",
     cost="probe",
     cause="The output projection (or the embedding it is tied to) is drawn too large, or the last "
     "norm is missing, so the fresh model is sure of wrong tokens.",

@@ -45,6 +45,7 @@ _ENOUGH = 0.9
 @check(
     code="label-shift",
     title="Labels are shifted by one",
+    fault="Labels are not shifted by one",
     cost="probe",
     cause="The shift between inputs and labels has no single owner.",
     mend="Let one place shift: either the data (then the loss must not) or the loss.",

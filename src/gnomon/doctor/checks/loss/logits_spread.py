@@ -32,6 +32,7 @@ _WIDE = 2.5
 @check(
     code="logits-spread",
     title="Fresh logits are small",
+    fault="Fresh logits are large",
     cost="probe",
     cause="The output projection is drawn too large.",
     mend="Draw it by Xavier or N(0, 0.02); scale a tied embedding at the input, not at the output.",

@@ -48,6 +48,7 @@ _DRAWN = 0.2  # of the positions: more than any label noise meant to be there
 @check(
     code="overfit-batch",
     title="One batch can be learned by heart",
+    fault="One batch cannot be learned by heart",
     cost="step",
     cause="Something between the inputs and the loss keeps the information from passing: labels "
     "that do not belong to the inputs, a mask that hides them, a layer that mixes or drops them, "

@@ -38,6 +38,7 @@ _MENDED = _FAULTY.replace("ids.flatten())\n\n", "ids.flatten(), ignore_index=0)\
 @check(
     code="padding-in-loss",
     title="Padding does not count in the loss",
+    fault="Padding counts in the loss",
     cost="probe",
     cause="Padded positions are among those that the loss counts.",
     mend="Leave padded targets out (ignore_index, or a sum over real positions) and divide by the "

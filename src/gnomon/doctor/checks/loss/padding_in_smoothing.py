@@ -44,6 +44,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="padding-in-smoothing",
     title="Label smoothing leaves padding alone",
+    fault="Label smoothing gives weight to padding",
     cost="probe",
     cause="The smoothing term is summed over all positions, only the other term over real ones.",
     mend="Mask the smoothing term as the other one, or use the smoothing of "

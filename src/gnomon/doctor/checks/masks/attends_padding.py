@@ -37,6 +37,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="attends-padding",
     title="No head looks at padding",
+    fault="Heads look at padding",
     cost="probe",
     cause="The padding mask does not reach the scores, or lowers them by too little.",
     mend="scores.masked_fill(~keep[:, None, None, :], -inf) before softmax, in every layer.",

@@ -36,6 +36,7 @@ _MENDED = _FAULTY.replace("dropout=0.0)", "dropout=0.0, batch_first=True)").repl
 @check(
     code="batch-leak",
     title="Rows of a batch do not influence each other",
+    fault="Rows of a batch influence each other",
     cost="probe",
     cause="Something is computed over the batch's dimension.",
     mend="Look for dim=0, a reshape that mixes rows with positions or heads, and batch_first.",

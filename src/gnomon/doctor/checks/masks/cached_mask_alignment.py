@@ -17,6 +17,7 @@ _FAULTY = CACHED_MODEL.replace(".tril(past)", ".tril()  # aligned at the first k
 @check(
     code="cached-mask-alignment",
     title="With a cache the look-ahead mask ends at the last key",
+    fault="With a cache the look-ahead mask ends at the wrong key",
     cost="probe",
     cause="The mask of few queries against many keys is aligned at the top left: the new query "
     "sees the first key alone.",

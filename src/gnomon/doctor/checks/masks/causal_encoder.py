@@ -33,6 +33,7 @@ _MENDED = _FAULTY.replace(", src_mask=mask)", ")")
 @check(
     code="causal-encoder",
     title="The encoder reads in both directions",
+    fault="The encoder does not see later words",
     cost="probe",
     cause="The decoder's look-ahead mask was given to the encoder.",
     mend="Give the encoder the padding mask alone.",

@@ -35,6 +35,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="cross-padding",
     title="Cross-attention does not look at source padding",
+    fault="Cross-attention looks at source padding",
     cost="probe",
     cause="The source's padding mask is not given to the cross-attention.",
     mend="Give the encoder's padding mask to every cross-attention as well (in nn.Transformer: "

@@ -43,6 +43,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="empty-row",
     title="A row with nothing to attend to gives zeros",
+    fault="A row with nothing to attend to does not give zeros",
     cost="probe",
     cause="Softmax over a row that is all -inf is NaN.",
     mend="Fill with a large finite value and set the weights of hidden keys to 0 after softmax, or "

@@ -43,6 +43,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="future-leak",
     title="No position sees a later one",
+    fault="Positions see later ones",
     cost="probe",
     cause="The look-ahead mask is missing somewhere, or something else mixes positions.",
     mend="Hide later keys in every self-attention of the decoder: a lower-triangular boolean mask, "

@@ -46,6 +46,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="left-padding",
     title="Padding at the left is hidden and not counted",
+    fault="Padding at the left changes what real tokens give",
     cost="probe",
     cause="Positions are counted from the first column, padding included.",
     mend="Count positions over real tokens: (keep.cumsum(1) - 1).clamp(min=0).",

@@ -37,6 +37,7 @@ _MENDED = _FAULTY.replace(".tril(1)  # the next token is seen", ".tril()")
 @check(
     code="look-ahead-off-by-one",
     title="The look-ahead mask begins right after the diagonal",
+    fault="The look-ahead mask begins at the wrong place",
     cost="probe",
     cause="The look-ahead mask is shifted by one.",
     mend="keep = torch.ones(T, T, dtype=torch.bool).tril(): the diagonal is seen, nothing above.",

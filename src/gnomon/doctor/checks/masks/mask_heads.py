@@ -35,6 +35,7 @@ _MENDED = _FAULTY.replace("keep[3] = True  # one head is forgotten", "pass")
 @check(
     code="mask-heads",
     title="Every head of every layer is masked",
+    fault="Some heads are not masked like the others",
     cost="probe",
     cause="The mask does not reach all heads or layers.",
     mend="Give the same mask [B, 1, T, S] to every layer; the 1 lets it reach all heads.",

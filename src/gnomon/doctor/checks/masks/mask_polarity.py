@@ -35,6 +35,7 @@ _MENDED = _FAULTY.replace("src_key_padding_mask=real)  # True hides here",
 @check(
     code="mask-polarity",
     title="Masks hide what they should, not the opposite",
+    fault="A mask hides what it should show",
     cost="probe",
     cause="True (or 1) means 'may attend' on one side and 'hidden' on the other.",
     mend="Negate the mask where it changes hands: scaled_dot_product_attention takes True = may "

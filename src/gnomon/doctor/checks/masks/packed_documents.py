@@ -45,6 +45,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="packed-documents",
     title="Documents packed into one row do not see each other",
+    fault="Documents packed into one row see each other",
     cost="probe",
     cause="The mask does not tell the documents of a row apart.",
     mend="keep & (documents[:, :, None] == documents[:, None, :]), and positions that begin anew "

@@ -42,6 +42,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="padding-leak",
     title="Padding at the right changes nothing",
+    fault="Padding at the right changes what real tokens give",
     cost="probe",
     cause="Padded keys are not hidden in some attention call, or something beside attention reads "
     "padded positions.",

@@ -22,6 +22,7 @@ _LARGE = 1e-2  # beyond it Adam's step follows the gradient's size
 @check(
     code="adam-eps",
     title="Adam's eps does not vanish",
+    fault="Adam's eps vanishes or is too large",
     cost="static",
     cause="The parameters, and with them Adam's states, are in a dtype in which eps rounds to 0.",
     mend="Keep fp32 parameters and states (autocast for the computation), or set eps to at least "

@@ -32,6 +32,7 @@ _MOST = 0.5  # of all weights that may stand still
 @check(
     code="bf16-update",
     title="Updates are not swallowed by rounding",
+    fault="Updates are swallowed by rounding",
     cost="step",
     cause="The weights are stored in a dtype whose steps are coarser than the updates; there is no "
     "fp32 master copy.",

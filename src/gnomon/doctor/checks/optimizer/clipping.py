@@ -41,6 +41,7 @@ _FAR = 300  # times the clip norm
 @check(
     code="clipping",
     title="Gradient clipping acts on outliers",
+    fault="Gradient clipping does not act as it should",
     cost="step",
     cause="Gradients are clipped before they are complete (before backward, before the loss scale "
     "is taken out), or not all of them.",

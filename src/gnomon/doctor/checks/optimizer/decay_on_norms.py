@@ -33,6 +33,7 @@ _MATTERS = 0.05  # of a step
 @check(
     code="decay-on-norms",
     title="Weight decay leaves norms and biases alone",
+    fault="Weight decay acts on norms or biases",
     cost="static",
     cause="All parameters are in one group, or the groups were made by class names that miss a "
     "norm of one's own.",

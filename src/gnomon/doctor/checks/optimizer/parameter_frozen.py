@@ -42,6 +42,7 @@ _MOVED = 1e-4  # of the loss: what rounding does not explain
 @check(
     code="parameter-frozen",
     title="Nothing is frozen by mistake",
+    fault="Parameters get no gradient, it seems by mistake",
     cost="probe",
     cause="The graph is cut between these parameters and the loss: detach, .data, no_grad, a "
     "rebuilt tensor or a comparison.",
@@ -59,6 +60,7 @@ def parameter_frozen(case: Case) -> Outcome:
     does, unless the frozen layers are the lowest and the embeddings below them are frozen, too; or
     where most of its own layer does.
     """
+    case.must_take_gradients()
     parameters = dict(case.module.named_parameters())
     if not parameters:
         raise Skip("the model has no parameters")

@@ -31,6 +31,7 @@ _MENDED = """
 @check(
     code="parameter-missing",
     title="Every trainable weight is in the optimizer",
+    fault="Trainable weights are missing from the optimizer",
     cost="probe",
     cause="The rule that sorts parameters into groups leaves some out.",
     mend="Give the optimizer every parameter with requires_grad, each in exactly one group; set "

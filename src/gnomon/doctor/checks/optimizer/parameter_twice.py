@@ -36,6 +36,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="parameter-twice",
     title="Every weight is in the optimizer once",
+    fault="A weight is in the optimizer twice",
     cost="static",
     cause="A tied or shared weight was added under each of its names.",
     mend="Build the groups from `module.named_parameters()`, which gives a shared parameter once, "

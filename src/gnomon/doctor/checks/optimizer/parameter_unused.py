@@ -39,6 +39,7 @@ _MENDED = _FAULTY.replace("self.head(self.layer(", "self.head(self.norm(self.lay
 @check(
     code="parameter-unused",
     title="Every parameter of a recipe's model is trained",
+    fault="Parameters of a recipe's model are not trained",
     cost="probe",
     cause="The part was made and is not called, or its output is thrown away.",
     mend="Call it in forward, or do not make it.",

@@ -40,6 +40,7 @@ _GONE, _EARLY = 0.005, 0.5  # the share of the peak, the share of the planned st
 @check(
     code="schedule-speed",
     title="The schedule keeps step with the optimizer",
+    fault="The schedule does not keep step with the optimizer",
     cost="step",
     cause="The schedule is stepped for every micro-batch or process instead of every update.",
     mend="Step the schedule once after each optimizer step, and count its length in optimizer "

@@ -25,6 +25,7 @@ _FEW = 10  # steps that are no warm-up
 @check(
     code="warmup",
     title="The learning rate warms up",
+    fault="The learning rate does not warm up as it should",
     cost="static",
     cause="The schedule starts at its peak.",
     mend="Raise the rate linearly over the first steps: 4,000 in Vaswani et al. 2017; at least "

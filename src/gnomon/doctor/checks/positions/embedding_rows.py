@@ -37,6 +37,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="embedding-rows",
     title="Tokens have vectors of their own",
+    fault="Rows of the token table are zero, equal or not finite",
     cost="probe",
     cause="Rows were added or overwritten and never initialised or trained.",
     mend="Draw those rows from the distribution of the others (or from the mean of their parts), "

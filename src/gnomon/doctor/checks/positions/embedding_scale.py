@@ -37,6 +37,7 @@ _DROWNED, _DROWNING = 0.35, 6.0  # size of tokens by size of positions
 @check(
     code="embedding-scale",
     title="Token vectors and positions are of one size",
+    fault="Token vectors have the wrong scale",
     cost="probe",
     cause="The factor √d_model on token vectors is missing, or applied twice.",
     mend="Multiply the looked-up vectors by √d_model once, before positions are added, where they "

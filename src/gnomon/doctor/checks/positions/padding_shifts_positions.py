@@ -35,6 +35,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="padding-shifts-positions",
     title="Padding does not move the positions of real tokens",
+    fault="Padding moves the positions of real tokens",
     cost="probe",
     cause="Positions are counted along the batch, padding included.",
     mend="Count real tokens: position_ids = (mask.cumsum(-1) - 1).clamp_min(0); or pad at the "

@@ -32,6 +32,7 @@ _SHORT = 5
 @check(
     code="position-range",
     title="The longest text has a position for each token",
+    fault="The longest text has more tokens than there are positions",
     cost="probe",
     cause="The table of positions is shorter than the texts, or positions begin past its first "
     "row.",

@@ -40,6 +40,7 @@ _MOVES = 1e-4  # relative
 @check(
     code="positions-missing",
     title="The order of the words is seen",
+    fault="The order of the words is not seen",
     cost="probe",
     cause="No positions are added to the token vectors, and none act within attention.",
     mend="Add positions to the token vectors, or rotate queries and keys (RoPE), or add a relative "

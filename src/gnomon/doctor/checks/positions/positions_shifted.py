@@ -61,6 +61,7 @@ class Start:
 @check(
     code="positions-shifted",
     title="Positions begin where they should",
+    fault="Positions begin at the wrong place",
     cost="probe",
     cause="Positions are counted from another number than the table (or the weights) expects.",
     mend="Count positions from 0, or from the number of reserved rows where the table has some "

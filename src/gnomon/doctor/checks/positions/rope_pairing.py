@@ -44,6 +44,7 @@ _MOST = 0.05  # of the scores' spread
 @check(
     code="rope-pairing",
     title="Rotated queries and keys see distances alone",
+    fault="Rotary phases are paired or placed wrongly",
     cost="probe",
     cause="Cosines and sines are laid out for other pairs than those that are turned, or queries "
     "and keys are turned differently.",

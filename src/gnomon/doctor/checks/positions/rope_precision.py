@@ -42,6 +42,7 @@ _MOST = 0.02  # of the scores' spread; fp32 stays below 0.001, bf16 vectors belo
 @check(
     code="rope-precision",
     title="Rotary angles are computed in fp32",
+    fault="Rotary angles lose precision",
     cost="probe",
     cause="Positions, frequencies or angles were in bf16 or fp16, whose numbers lie too far apart.",
     mend="Keep positions and frequencies in fp32 (also after model.to(bfloat16)), compute cosines "

@@ -34,6 +34,7 @@ _WORSE = 1.1  # times the loss within the trained length
 @check(
     code="trained-length",
     title="Texts are no longer than the model was trained on",
+    fault="Texts are longer than the model was made for",
     cost="probe",
     cause="Texts reach positions that no training text had.",
     mend="Cut or split the texts, or extend the model: interpolation, NTK-aware or YaRN for rotary "

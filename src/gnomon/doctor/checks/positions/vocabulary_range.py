@@ -35,6 +35,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="vocabulary-range",
     title="Every id has a row in the token table",
+    fault="Ids have no row in the token table",
     cost="probe",
     cause="The table was made for another vocabulary than the tokenizer's.",
     mend="Make the table as large as the tokenizer (resize_token_embeddings(len(tokenizer)) after "

@@ -54,6 +54,7 @@ _MOST = 300_000_000  # parameters of a model that is copied
 @check(
     code="bf16-positions",
     title="Positions survive bf16",
+    fault="Positions would not survive bf16",
     cost="probe",
     cause="Positions or rotary phases are computed in the model's dtype: in bf16 all whole numbers "
     "above 256 fall together in twos, above 512 in fours.",

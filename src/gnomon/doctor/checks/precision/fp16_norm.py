@@ -55,6 +55,7 @@ _DTYPES: tuple[tuple[Literal["fp16", "bf16"], torch.dtype], ...] = (
 @check(
     code="fp16-norm",
     title="Norms survive half precision",
+    fault="Norms would not survive half precision",
     cost="probe",
     cause="A norm written by hand squares in half precision: above 256 that overflows fp16, "
     "below 2.4e-4 it is 0.",

@@ -43,6 +43,7 @@ _CLOSE = 0.25
 @check(
     code="fp16-residual",
     title="The residual stream fits into half precision",
+    fault="The residual stream would not fit into half precision",
     cost="probe",
     cause="Sublayers add more and more to a stream that no norm brings back (pre-norm).",
     mend="Keep the stream in fp32 or bf16, which has fp32's range (to 3.4e38); draw the last "

@@ -36,6 +36,7 @@ _CLOSE = 0.25
 @check(
     code="fp16-scores",
     title="Scores fit into fp16 and bf16",
+    fault="Scores would not fit into half precision",
     cost="probe",
     cause="q · k is computed in half precision without its scale, or queries and keys have grown.",
     mend="Scale the queries before the product, compute scores and softmax in fp32 (or with "

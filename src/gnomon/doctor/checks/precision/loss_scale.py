@@ -36,6 +36,7 @@ _SMALLEST_NORMAL = 2.0**-14
 @check(
     code="loss-scale",
     title="One loss scale fits all gradients",
+    fault="No single loss scale fits all gradients",
     cost="probe",
     cause="Gradients of this loss span more than fp16 has, or lie far from where a scaler starts.",
     mend="Train in bf16; or average the loss over tokens, mend the layer with the outlying "

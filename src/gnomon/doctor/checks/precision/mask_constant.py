@@ -47,6 +47,7 @@ _TWO = (
 @check(
     code="mask-constant",
     title="Mask constants exist in half precision",
+    fault="Mask constants do not exist in half precision",
     cost="probe",
     cause="A literal such as -1e9 stands where the dtype's own smallest number should.",
     mend="Boolean masks (`masked_fill(~keep, torch.finfo(scores.dtype).min)`, or handed to "

@@ -27,6 +27,7 @@ _NOTHING = 1e-5  # of the largest head of the call
 @check(
     code="dead-heads",
     title="Every head contributes",
+    fault="Heads contribute nothing",
     cost="probe",
     cause="The head's weights are zero or masked out.",
     mend="Initialise that head's rows of the projections (and its columns of the output "

@@ -34,6 +34,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="dropout-before-softmax",
     title="Dropout acts on the weights, not on the scores",
+    fault="Dropout acts on the scores, before softmax",
     cost="probe",
     cause="Dropout stands between the scores and softmax.",
     mend="Apply dropout to what softmax returns.",

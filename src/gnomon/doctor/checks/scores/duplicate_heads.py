@@ -31,6 +31,7 @@ _SAME, _NEAR = 1 - 1e-5, 0.999  # correlation of the scores
 @check(
     code="duplicate-heads",
     title="No two heads of a layer do the same",
+    fault="Heads of one layer do the same",
     cost="probe",
     cause="Heads were initialised alike, or share their weights: they get the same gradient and "
     "never part.",

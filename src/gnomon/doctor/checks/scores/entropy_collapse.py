@@ -28,6 +28,7 @@ _SPREAD = 3.0  # of the scores; about 1 or less at the start
 @check(
     code="entropy-collapse",
     title="Attention has not collapsed onto single keys",
+    fault="Attention has collapsed onto single keys",
     cost="probe",
     cause="Queries and keys have grown until nearly every query sees one key alone.",
     mend="Go back to a checkpoint before the collapse; lower the learning rate, warm up longer, or "

@@ -45,6 +45,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="head-split",
     title="Heads are cut out of each position's own features",
+    fault="Heads mix features of several positions",
     cost="probe",
     cause="A reshape in place of a reshape and a transpose: it has the right shape and mixes "
     "positions with heads.",

@@ -27,6 +27,7 @@ _NO_GRADIENT = 0.02  # w (1 - w); at most 0.25
 @check(
     code="saturated-softmax",
     title="Softmax is not saturated",
+    fault="Softmax is saturated",
     cost="probe",
     cause="The scores before softmax are far too large: weights of queries and keys have grown, or "
     "the scale 1/√d_k is missing.",

@@ -59,6 +59,7 @@ class Scale:
 @check(
     code="score-scale",
     title="Scores are scaled by 1/√d_k",
+    fault="Scores are not scaled by 1/√d_k",
     cost="probe",
     cause="The factor 1/√d_k on q · k is missing, applied twice, or made of another width.",
     mend="Multiply q · k by 1/√d_k once, d_k being the width of one head; scaled_dot_product_"

@@ -32,6 +32,7 @@ _AXES = {-2: "the queries", -3: "the heads", -4: "the rows of the batch"}
 @check(
     code="softmax-axis",
     title="Softmax runs over the keys",
+    fault="Softmax does not run over the keys",
     cost="probe",
     cause="Softmax was given another dimension than that of the keys.",
     mend="softmax(dim=-1) on scores [B, H, T, S]; with another layout, the dimension of the keys.",

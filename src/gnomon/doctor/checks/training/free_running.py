@@ -6,7 +6,16 @@ from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.generation import first, real_ids
-from gnomon.doctor.monitors.free_running import CAUSE, HIGH, LOW, MEND, REFERENCE, TITLE, token_f1
+from gnomon.doctor.monitors.free_running import (
+    CAUSE,
+    FAULT,
+    HIGH,
+    LOW,
+    MEND,
+    REFERENCE,
+    TITLE,
+    token_f1,
+)
 
 _FAULTY = """
     import torch
@@ -40,6 +49,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="free-running",
     title=TITLE,
+    fault=FAULT,
     cost="probe",
     cause=CAUSE,
     mend=MEND,

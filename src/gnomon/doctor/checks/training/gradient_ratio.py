@@ -5,7 +5,7 @@ import torch
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
-from gnomon.doctor.monitors.updates import TITLE, Updates, judge
+from gnomon.doctor.monitors.updates import FAULT, TITLE, Updates, judge
 from gnomon.doctor.optimizing import is_adaptive, optimizer_of
 from gnomon.doctor.restore import rolled_back
 from gnomon.doctor.schedules import set_peak
@@ -28,6 +28,7 @@ _WHOLE = 1.0
 @check(
     code="gradient-ratio",
     title=TITLE,
+    fault=FAULT,
     cost="step",
     cause="The learning rate does not fit the size of the weights.",
     mend="Choose the peak learning rate so that a step moves a matrix by about a thousandth.",

@@ -6,7 +6,7 @@ from pathlib import Path
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
-from gnomon.doctor.monitors.loss_spike import CAUSE, MEND, REFERENCE, TITLE, LossSpike
+from gnomon.doctor.monitors.loss_spike import CAUSE, FAULT, MEND, REFERENCE, TITLE, LossSpike
 
 _FAULTY = """
     import json, tempfile
@@ -28,6 +28,7 @@ _MENDED = _FAULTY.replace("[8.0] * 20", "[3.65] * 20")
 @check(
     code="loss-spike",
     title=TITLE,
+    fault=FAULT,
     cost="static",
     cause=CAUSE,
     mend=MEND,

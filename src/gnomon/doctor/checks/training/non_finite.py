@@ -5,7 +5,7 @@ import torch
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, passed
-from gnomon.doctor.monitors.autopsy import REFERENCE, TITLE, explain, look_into
+from gnomon.doctor.monitors.autopsy import FAULT, REFERENCE, TITLE, explain, look_into
 from gnomon.doctor.restore import untouched
 
 _FAULTY = """
@@ -35,6 +35,7 @@ _MENDED = _FAULTY.replace("tril(-1).bool()  # the first token sees nothing", "tr
 @check(
     code="non-finite",
     title=TITLE,
+    fault=FAULT,
     cost="probe",
     cause="A value left the range of its number format, or a division by 0.",
     mend="Look at the operation that is named first, and at what it read.",

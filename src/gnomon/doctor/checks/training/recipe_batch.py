@@ -20,6 +20,7 @@ _MENDED = _FAULTY.replace("tokens_per_batch=400", "tokens_per_batch=4096")
 @check(
     code="recipe-batch",
     title="A batch holds more than one long pair",
+    fault="A batch holds no more than one long pair",
     cost="static",
     cause="training.tokens_per_batch is small beside data.max_length.",
     mend="Raise training.tokens_per_batch, or lower data.max_length; where memory is short, "

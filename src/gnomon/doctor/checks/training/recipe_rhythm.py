@@ -22,6 +22,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="recipe-rhythm",
     title="Training is validated and saved on its way",
+    fault="Training is not validated or saved on its way",
     cost="static",
     cause="training.validate_every or training.checkpoint_every is longer than the training, or "
     "patience waits for more validations than there are.",

@@ -21,6 +21,7 @@ _LARGEST_SHARE = 0.5
 @check(
     code="recipe-schedule",
     title="Warm-up ends well before training does",
+    fault="Warm-up takes much of the training",
     cost="static",
     cause="schedule.warmup_steps was left at a value for a much longer training.",
     mend="Set schedule.warmup_steps to some 5 to 20 % of training.max_steps.",

@@ -19,6 +19,7 @@ _MENDED = _FAULTY.replace('kind="noam"', 'kind="inverse_sqrt"')
 @check(
     code="recipe-unused",
     title="Every key that was set has an effect",
+    fault="Keys that were set have no effect",
     cost="static",
     cause="A key belongs to another kind of schedule, position or norm than the recipe chooses.",
     mend="Remove the key, or choose the kind that reads it.",

@@ -36,6 +36,7 @@ _MENDED = _FAULTY.replace(
 @check(
     code="source-ignored",
     title="The output depends on the source",
+    fault="The output hardly depends on the source",
     cost="probe",
     cause="The encoder's output does not reach the decoder: it is cut off, or cross-attention "
     "masks all of it.",

@@ -26,6 +26,7 @@ _FEWEST = 8  # numbers of a row or column that is judged
 @check(
     code="empty-weights",
     title="No projection is partly empty",
+    fault="Part of a projection is empty",
     cost="static",
     cause="The matrix was filled only in part (a smaller checkpoint, a shard that is missing), or "
     "pruned.",

@@ -35,6 +35,7 @@ _SHIFT = 0.2  # between means, in units of the larger of 1 and the spread
 @check(
     code="initial-weights",
     title="Fresh weights are drawn as their class draws them",
+    fault="Fresh weights are not drawn as their class draws them",
     cost="probe",
     cause="An initialisation ran on top of the model's own, twice, or on parameters it was not "
     "meant for.",

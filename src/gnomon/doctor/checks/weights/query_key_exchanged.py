@@ -35,6 +35,7 @@ _SAME = 1e-6  # squared sine of the angle between what a projection gave and wha
 @check(
     code="query-key-exchanged",
     title="Queries and keys come from their own projections",
+    fault="Queries and keys seem to have exchanged projections",
     cost="probe",
     cause="The two were exchanged when weights were converted or loaded (k, q, v instead of "
     "q, k, v).",

@@ -61,6 +61,7 @@ _FEWEST = 16  # predictions
 @check(
     code="rescaled-weights",
     title="No factor on one part of the weights helps",
+    fault="Part of the weights seems to have been multiplied by a factor",
     cost="probe",
     cause="These weights were rescaled after training: a convention of another library (gain - 1, "
     "an alpha of LoRA, a quantisation scale), or a factor applied twice or not at all.",

@@ -46,6 +46,7 @@ _STEPS = 30  # of power iteration
 @check(
     code="untrained-weights",
     title="No projection of a trained model is noise",
+    fault="A projection of a trained model is still noise",
     cost="static",
     cause="These weights were never trained: their names were missing in the file that was loaded, "
     "they were drawn anew, or the optimizer does not have them.",
