@@ -59,6 +59,16 @@ def read_run_recipe(folder: RunFolder) -> Recipe:
         return load_recipe(folder.recipe_path)
 
 
+def began_from(folder: RunFolder) -> str | None:
+    """The model that a run was fine-tuned from; None where there was none, or no run yet."""
+    try:
+        identity = json.loads(folder.manifest_path.read_text("utf-8"))["identity"]
+        found = identity.get("--from")
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
 def keys_unknown_to_run(folder: RunFolder) -> list[str]:
     """Keys that came to gnomon after the run's recipe was written: their defaults hold for it."""
     written = tomllib.loads(folder.recipe_path.read_text(encoding="utf-8-sig"))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gnomon.api.claim import cache_beside, claim, sign_manifest
+from gnomon.api.claim import began_from, cache_beside, claim, read_run_recipe, sign_manifest
 from gnomon.api.jobs import Job, job_of
+from gnomon.api.jobs.base import adopt
 from gnomon.api.jobs.translation import prepare as prepare_text
 from gnomon.api.load import model_folder
 from gnomon.doctor import Report
@@ -19,7 +20,7 @@ from gnomon.doctor.examine import choose
 from gnomon.doctor.preflight import refuse
 from gnomon.errors import DataError, RecipeError, RunError
 from gnomon.files import json_value, write_atomically
-from gnomon.recipes import Recipe, TranslationRecipe, load_recipe, recipe_kind
+from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe, load_recipe, recipe_kind
 from gnomon.recipes.tasks import RECIPES, translation
 from gnomon.tasks import Preparation
 from gnomon.text import DataConfig
@@ -170,6 +171,7 @@ def train(
         overrides=overrides,
     )
     folder = RunFolder(run_path(recipe, run))
+    recipe = _with_network(recipe, folder, start_from)
     # Slips are told before the text is read, which may take an hour.
     choose_device(recipe.training.device)
     choose(only=accept)
@@ -206,6 +208,19 @@ def train(
                 _examine(job, folder, recipe, accept, examined)
         outcome = trainer.fit()
     return Training(folder.path, recipe, outcome)
+
+
+def _with_network(recipe: Recipe, folder: RunFolder, start_from: str | Path | None) -> Recipe:
+    """A classifier's recipe with the network that it is, or was, fine-tuned from."""
+    if not isinstance(recipe, ClassificationRecipe):
+        return recipe
+    if start_from is not None:
+        return adopt(recipe, model_folder(start_from))
+    if folder.recipe_path.is_file() and began_from(folder) is not None:
+        began_with = read_run_recipe(folder)
+        if isinstance(began_with, ClassificationRecipe):
+            return replace(recipe, model=began_with.model)
+    return recipe
 
 
 def _examine(

@@ -14,6 +14,7 @@ from gnomon.model.embedding import EmbeddingConfig
 from gnomon.model.feedforward import FeedForwardConfig
 from gnomon.model.head import HeadConfig
 from gnomon.model.io import load_model, read_config, save_model
+from gnomon.model.lora import LoraConfig, add_lora, merge_lora
 from gnomon.model.norm import NormConfig
 from gnomon.model.positions import PositionConfig
 from gnomon.model.roles import count_parameters, parameter_roles
@@ -31,16 +32,19 @@ __all__ = [
     "EmbeddingConfig",
     "FeedForwardConfig",
     "HeadConfig",
+    "LoraConfig",
     "NormConfig",
     "PositionConfig",
     "RelativeConfig",
     "RopeConfig",
     "Transformer",
     "TransformerConfig",
+    "add_lora",
     "attend",
     "count_parameters",
     "load_model",
     "mean_weights",
+    "merge_lora",
     "parameter_roles",
     "read_config",
     "save_model",

@@ -12,6 +12,7 @@ from gnomon.errors import ModelError
 from gnomon.model.bilstm import BiLSTM
 from gnomon.model.dropout import dropout
 from gnomon.model.linear import FusedLinear
+from gnomon.model.lora import LoraConfig, add_lora, merge_lora
 from gnomon.model.transformer import Transformer
 
 Pooling = Literal["first", "mean", "max", "last"]
@@ -64,6 +65,7 @@ class ClassifierNetwork(nn.Module):
         d_model = network.config.d_model
         self.network = network
         self.config = config
+        self.lora = LoraConfig()
         self.per_token = per_token
         with_dense = config.dense and not per_token
         self.dense = FusedLinear(d_model, (d_model,), (True,)) if with_dense else None
@@ -75,6 +77,16 @@ class ClassifierNetwork(nn.Module):
         for layer in (self.dense, self.out):
             if layer is not None:
                 layer.initialise()
+
+    def add_lora(self, config: LoraConfig) -> None:
+        """Give the network's projections low-rank additions (see `gnomon.model.lora`)."""
+        add_lora(self.network, config)
+        self.lora = config
+
+    def merge_lora(self) -> None:
+        """Put the additions into the network's weights."""
+        merge_lora(self.network)
+        self.lora = LoraConfig()
 
     def forward(self, ids: Tensor, keep: Tensor, segments: Tensor | None = None) -> Tensor:
         """Logits `[B, num_labels]`, or `[B, S, num_labels]` for each token.

@@ -27,10 +27,12 @@ class FusedLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(sum(sizes), width))
         with_bias = sum(size for size, bias in zip(sizes, biases, strict=True) if bias)
         self.bias = nn.Parameter(torch.empty(with_bias)) if with_bias else None
+        self.low_rank: nn.Module | None = None  # what `gnomon.model.lora` adds
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., width]` to `[..., sum(sizes)]`, the parts side by side."""
-        return F.linear(x, self.weight, self.full_bias())
+        y = F.linear(x, self.weight, self.full_bias())
+        return y if self.low_rank is None else y + self.low_rank(x)
 
     def full_bias(self) -> Tensor | None:
         """The bias over all parts, zero where a part has none."""

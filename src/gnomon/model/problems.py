@@ -152,9 +152,10 @@ def table_problems(config: TransformerConfig) -> list[str]:
             f"model.embedding.sparse_gradient needs untied tables, since the output projection's "
             f"gradient has every row, seen model.tie = {config.tie}; set one of them off."
         )
-    if config.head.kind == "none" and config.family != "encoder":
+    if config.head.kind == "none" and config.family == "encoder_decoder":
         found.append(
-            f"model.head.kind = none is for encoders, seen family {config.family}; use linear."
+            f"model.head.kind = none is for one stack alone, seen family {config.family}; use "
+            "linear."
         )
     return found
 

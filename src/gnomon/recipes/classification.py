@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gnomon.evaluation.classification import ClassificationConfig
-from gnomon.model import BiLSTMConfig, ClassifierConfig
+from gnomon.model import BiLSTMConfig, ClassifierConfig, LoraConfig
 from gnomon.recipes.recipe import Recipe
+from gnomon.tasks.adaptation import AdaptationConfig
 from gnomon.text import VocabularyConfig
 from gnomon.text.labelled import LabelledDataConfig
 
@@ -23,6 +24,8 @@ class ClassificationRecipe(Recipe):
     network: Literal["transformer", "bilstm"] = "transformer"
     bilstm: BiLSTMConfig = field(default_factory=BiLSTMConfig)
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
+    adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
     # balanced: a label weighs the more, the rarer it is, so that all weigh alike
     class_weights: Literal["none", "balanced"] = "none"
     evaluation: ClassificationConfig = field(default_factory=ClassificationConfig)
@@ -60,6 +63,13 @@ class ClassificationRecipe(Recipe):
                     f"{self.data.max_length}, model.position.max_length {reach}; mend: lower the "
                     "first or raise the second"
                 )
+        if self.lora.rank and self.network == "bilstm":
+            found.append("lora.rank is for Transformers; seen: network = 'bilstm'; mend: rank = 0")
+        if self.lora.rank and self.adaptation != AdaptationConfig():
+            found.append(
+                "lora.rank freezes the network by itself; seen: [adaptation] beside it; mend: "
+                "remove one of the two"
+            )
         if self.class_weights == "balanced" and self.objective.r_drop:
             found.append(
                 "class_weights = 'balanced' cannot stand beside objective.r_drop; seen: "

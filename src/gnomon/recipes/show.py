@@ -28,19 +28,9 @@ def _in_order(names: Iterable[str]) -> list[str]:
 
 
 _ORDER = (
-    *(
-        "data",
-        "cleaning",
-        "augmentation",
-        "tokenizer",
-        "network",
-        "model",
-        "bilstm",
-        "classifier",
-        "objective",
-        "optimizer",
-    ),
-    *("schedule", "training", "averaging", "decoding", "evaluation", "doctor"),
+    *("data", "cleaning", "augmentation", "tokenizer", "model", "bilstm", "classifier"),
+    *("adaptation", "lora", "objective", "optimizer", "schedule", "training", "averaging"),
+    *("decoding", "evaluation", "doctor"),
 )
 
 

@@ -16,6 +16,7 @@ from gnomon.model import (
     BiLSTMConfig,
     ClassifierConfig,
     ClassifierNetwork,
+    LoraConfig,
     Transformer,
     count_parameters,
 )
@@ -45,6 +46,7 @@ def save_classifier(classifier: Classifier, folder: Path) -> None:
         "task": TASK,
         name: asdict(network.config),
         "classifier": asdict(classifier.network.config),
+        "lora": asdict(classifier.network.lora),
         "labels": list(classifier.labels),
         "labels_are": classifier.kind,
         "max_length": classifier.max_length,
@@ -93,9 +95,11 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
             else:
                 network = Transformer(read_config(folder))
             module = ClassifierNetwork(network, head, len(labels), per_token=kind == "words")
+            module.add_lora(TypeAdapter(LoraConfig).validate_python(config.get("lora", {})))
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     fill(module, folder, device)
+    module.merge_lora()  # what is used needs no second product
     framing = load_framing(folder)
     if framing.vocab_size != network.config.vocab_size:
         raise ModelError(

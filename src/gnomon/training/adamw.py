@@ -17,10 +17,11 @@ from torch.optim.adamw import adamw
 
 @dataclass(frozen=True)
 class DecayGroup:
-    """Parameters with one weight decay."""
+    """Parameters with one weight decay and one part of the learning rate."""
 
     parameters: Sequence[nn.Parameter]
     weight_decay: float
+    rate: float = 1.0
 
 
 class FusedAdamW:
@@ -55,7 +56,7 @@ class FusedAdamW:
                 amsgrad=False,
                 beta1=self._betas[0],
                 beta2=self._betas[1],
-                lr=learning_rate,
+                lr=learning_rate * group.rate,
                 weight_decay=group.weight_decay,
                 eps=self._eps,
                 maximize=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ class OptimizerConfig:
     decay_embeddings: bool = False
     # Gradients whose global norm is above this are scaled down to it; 0 turns clipping off.
     clip_norm: float = 1.0
+    # The learning rate of each layer is so many times that of the layer above it, embeddings come
+    # last (Howard & Ruder 2018 for fine-tuning; 0.8 to 0.95); 1: all alike.
+    layer_decay: float = 1.0
 
     def problems(self, state_dtype: torch.dtype = torch.float32) -> list[str]:
         """What is wrong with these values for states of `state_dtype`, one sentence each."""
@@ -49,6 +53,11 @@ class OptimizerConfig:
         if not 0 <= self.weight_decay < math.inf:
             found.append(
                 f"optimizer.weight_decay must be a number from 0 up, seen {self.weight_decay}"
+            )
+        if not 0 < self.layer_decay <= 1:
+            found.append(
+                f"optimizer.layer_decay must be above 0 and at most 1, seen {self.layer_decay}; "
+                "1 turns it off"
             )
         if not 0 <= self.clip_norm < math.inf:
             found.append(
@@ -68,9 +77,15 @@ class OptimizerConfig:
 class ParameterGroup:
     """Parameters that are updated alike."""
 
-    name: str  # "decay", "no decay" or "sparse"
+    name: str  # "decay", "no decay" or "sparse"; with layer_decay also the depth
     parameters: Mapping[str, nn.Parameter]
     weight_decay: float
+    rate: float = 1.0  # by which the learning rate is multiplied
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether their gradients hold some rows only."""
+        return self.name.startswith("sparse")
 
     @property
     def num_elements(self) -> int:
@@ -83,19 +98,48 @@ def group_parameters(model: nn.Module, config: OptimizerConfig) -> list[Paramete
     roles = parameter_roles(model)
     sparse = _sparse_names(model)
     decaying = {"matrix", "embedding"} if config.decay_embeddings else {"matrix"}
-    members: dict[str, dict[str, nn.Parameter]] = {"decay": {}, "no decay": {}, "sparse": {}}
+    depths = _depths(model) if config.layer_decay < 1 else {}
+    top = max(depths.values(), default=0)
+    members: dict[tuple[str, int], dict[str, nn.Parameter]] = {}
+    for depth in range(top, -1, -1):
+        members |= {(kind, depth): {} for kind in ("decay", "no decay", "sparse")}
     for name, parameter in model.named_parameters():  # a tied parameter comes once
         if not parameter.requires_grad:
             continue
-        if name in sparse:
-            members["sparse"][name] = parameter
-        else:
-            members["decay" if roles[name] in decaying else "no decay"][name] = parameter
+        kind = "decay" if roles[name] in decaying else "no decay"
+        depth = depths.get(name, top)
+        members["sparse" if name in sparse else kind, depth][name] = parameter
     return [
-        ParameterGroup(name, parameters, config.weight_decay if name == "decay" else 0.0)
-        for name, parameters in members.items()
+        ParameterGroup(
+            f"{kind} {depth}" if depths else kind,
+            parameters,
+            config.weight_decay if kind == "decay" else 0.0,
+            config.layer_decay ** (top - depth),
+        )
+        for (kind, depth), parameters in members.items()
         if parameters
     ]
+
+
+def _depths(model: nn.Module) -> dict[str, int]:
+    """Of each parameter how many layers lie below it: embeddings 0, what is over all layers most.
+
+    An encoder's and a decoder's layers are counted side by side.
+    """
+    found: dict[str, int] = {}
+    over = []
+    for name, _ in model.named_parameters():
+        if match := _LAYER.search(name):
+            found[name] = int(match[1]) + 1
+        elif "tables." in name or "embedding" in name:
+            found[name] = 0
+        else:
+            over.append(name)
+    top = max(found.values(), default=0) + 1
+    return found | dict.fromkeys(over, top)
+
+
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 
 def _sparse_names(model: nn.Module) -> set[str]:
@@ -107,12 +151,19 @@ def _sparse_names(model: nn.Module) -> set[str]:
 
 def describe_groups(groups: Iterable[ParameterGroup]) -> str:
     """A small table: group, number of parameters, number of elements, weight decay."""
-    lines = [f"{'group':<10}{'parameters':>12}{'elements':>14}{'decay':>8}"]
+    groups = list(groups)
+    with_rates = any(group.rate != 1 for group in groups)
+    lines = [f"{'group':<12}{'parameters':>10}{'elements':>14}{'decay':>8}"]
     lines += [
-        f"{group.name:<10}{len(group.parameters):>12}{group.num_elements:>14,}"
+        f"{group.name:<12}{len(group.parameters):>10}{group.num_elements:>14,}"
         f"{group.weight_decay:>8g}"
         for group in groups
     ]
+    if with_rates:
+        lines = [
+            line + (f"{'rate':>8}" if group is None else f"{group.rate:>8.3g}")
+            for line, group in zip(lines, [None, *groups], strict=True)
+        ]
     return "\n".join(lines)
 
 
@@ -132,18 +183,18 @@ class Optimizer:
                 raise RecipeError("The optimizer cannot work: " + "; ".join(problems))
         self._dense = FusedAdamW(
             [
-                DecayGroup(list(group.parameters.values()), group.weight_decay)
+                DecayGroup(list(group.parameters.values()), group.weight_decay, group.rate)
                 for group in self.groups
-                if group.name != "sparse"
+                if not group.is_sparse
             ],
             betas=config.betas,
             eps=config.eps,
         )
-        sparse = [p for g in self.groups if g.name == "sparse" for p in g.parameters.values()]
+        self._sparse_rates = [g.rate for g in self.groups if g.is_sparse]
         self._sparse: torch.optim.SparseAdam | None = None
-        if sparse:
+        if self._sparse_rates:
             self._sparse = torch.optim.SparseAdam(
-                sparse,
+                [{"params": list(g.parameters.values())} for g in self.groups if g.is_sparse],
                 lr=1.0,  # it refuses 0 at birth; each step sets the real one
                 betas=config.betas,
                 eps=config.eps,
@@ -163,8 +214,8 @@ class Optimizer:
         """Update the parameters from their gradients, then drop the gradients."""
         self._dense.step(learning_rate)
         if self._sparse is not None:
-            for group in self._sparse.param_groups:
-                group["lr"] = learning_rate
+            for group, rate in zip(self._sparse.param_groups, self._sparse_rates, strict=True):
+                group["lr"] = learning_rate * rate
             self._sparse.step()  # type: ignore[no-untyped-call]
         self.drop_gradients()
 
@@ -197,7 +248,7 @@ class Optimizer:
                 }
                 if not state:
                     continue
-                if group.name != "sparse":
+                if not group.is_sparse:
                     self._dense.state[parameter] = state
                 elif self._sparse is not None:
                     self._sparse.state[parameter] = {**state, "step": int(state["step"])}

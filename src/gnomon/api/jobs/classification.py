@@ -9,14 +9,15 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from gnomon.api.jobs.base import Base, open_base
 from gnomon.api.jobs.job import Say
 from gnomon.doctor import Report
 from gnomon.errors import ModelError
 from gnomon.files import atomic_folder, lock_beside
 from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
 from gnomon.recipes.classification import ClassificationRecipe
+from gnomon.tasks.adaptation import adapt
 from gnomon.tasks.classification import ClassificationTask, LabelPreparation
-from gnomon.tasks.classifier_folder import load_classifier
 from gnomon.text import Tokenizer
 from gnomon.text.framing import Framing, OwnFraming, load_framing
 from gnomon.text.labelled import LabelledSplits, open_labelled
@@ -29,7 +30,7 @@ class ClassificationJob:
     def __init__(self, recipe: ClassificationRecipe, say: Say) -> None:
         self.recipe = recipe
         self.say = say
-        self._base: ClassifierNetwork | None = None
+        self._base: Base | None = None
         self._preparation: LabelPreparation | None = None
 
     def prepare(self, cache: Path, checkpoints: Sequence[Path], start_from: Path | None) -> None:
@@ -38,15 +39,7 @@ class ClassificationJob:
         for sentence in _about(splits):
             self.say(sentence)
         if start_from is not None:
-            base = load_classifier(start_from)
-            framing, self._base = base.framing, base.network
-            if base.labels != splits.labels:
-                raise ModelError(
-                    "a classifier that is trained on keeps its labels",
-                    seen=f"{start_from}: {', '.join(base.labels)}; the text: "
-                    f"{', '.join(splits.labels)}",
-                    mend="name the model's labels in data.labels, or start from its encoder",
-                )
+            framing = self._take_over(start_from, splits)
         elif checkpoints:
             framing = _framing_in(checkpoints)
         else:
@@ -54,6 +47,18 @@ class ClassificationJob:
         self._preparation = LabelPreparation.of(splits, framing, self.recipe.data)
         for sentence in _about_rows(self._preparation):
             self.say(sentence)
+
+    def _take_over(self, folder: Path, splits: LabelledSplits) -> Framing:
+        """Begin with the network of a model folder; also with its labels, if they are the same."""
+        base = open_base(folder)
+        self._base = base
+        if base.classifier is not None and base.classifier.labels != splits.labels:
+            others = ", ".join(base.classifier.labels[:12])
+            self.say(
+                f"{folder} has other labels ({others}): its network is taken over, the labels are "
+                "learned anew"
+            )
+        return base.framing
 
     def _vocabulary(self, splits: LabelledSplits, cache: Path) -> Framing:
         config = self.recipe.tokenizer
@@ -106,20 +111,21 @@ class ClassificationJob:
         )
 
     def _first_network(self) -> ClassifierNetwork:
-        if self._base is not None:
-            return self._base
         recipe, size = self.recipe, self.preparation.framing.vocab_size
+        base, labels = self._base, self.preparation.splits.labels
+        per_token = recipe.data.labels_are == "words"
         network: Transformer | BiLSTM
-        if recipe.network == "bilstm":
+        if base is not None:
+            network = base.network_for(recipe)
+        elif recipe.network == "bilstm":
             network = BiLSTM(replace(recipe.bilstm, vocab_size=size))
         else:
             network = Transformer(replace(recipe.model, vocab_size=size))
-        return ClassifierNetwork(
-            network,
-            recipe.classifier,
-            len(self.preparation.splits.labels),
-            per_token=recipe.data.labels_are == "words",
-        )
+        found = ClassifierNetwork(network, recipe.classifier, len(labels), per_token=per_token)
+        if base is not None and base.classifier is not None and base.classifier.labels == labels:
+            base.put_labels_into(found)
+        adapt(found, recipe.adaptation, recipe.lora)
+        return found
 
     @property
     def validate(self) -> Validate | None:

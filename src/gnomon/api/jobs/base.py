@@ -1,0 +1,127 @@
+"""What a classifier is fine-tuned from: the network and the vocabulary of a model folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gnomon.api.load import load, task_of
+from gnomon.errors import ModelError, RecipeError
+from gnomon.model import BiLSTM, ClassifierNetwork, HeadConfig, Transformer, TransformerConfig
+from gnomon.model.io import CONFIG_FILE, read_config
+from gnomon.recipes import ClassificationRecipe
+from gnomon.recipes.load import broken_rules
+from gnomon.tasks import Classifier
+from gnomon.text.framing import Framing
+
+
+@dataclass(frozen=True)
+class Base:
+    """A pretrained network.
+
+    Attributes:
+        folder: where it lies.
+        network: reads text.
+        framing: its vocabulary.
+        classifier: the whole, if it was one.
+    """
+
+    folder: Path
+    network: Transformer | BiLSTM
+    framing: Framing
+    classifier: Classifier | None
+
+    def network_for(self, recipe: ClassificationRecipe) -> Transformer | BiLSTM:
+        """The network with the recipe's dropout, without a head over the vocabulary."""
+        if isinstance(self.network, BiLSTM) != (recipe.network == "bilstm"):
+            raise RecipeError(
+                "fine-tuning keeps the network it starts from",
+                seen=f"network = {recipe.network!r}, {self.folder}: {type(self.network).__name__}",
+                mend="set network to what the model is",
+            )
+        if isinstance(self.network, BiLSTM):
+            return self.network
+        taken = Transformer(adopted(recipe, self.network.config).model)
+        own = taken.state_dict()
+        taken.load_state_dict({name: self.network.state_dict()[name] for name in own})
+        return taken
+
+    def put_labels_into(self, found: ClassifierNetwork) -> None:
+        """The labels' own weights, where they have the same shape."""
+        assert self.classifier is not None, "there are labels to take"
+        weights = {
+            name: value
+            for name, value in self.classifier.network.state_dict().items()
+            if not name.startswith("network.")
+        }
+        try:
+            found.load_state_dict(weights, strict=False)
+        except RuntimeError as error:
+            raise RecipeError(
+                "a classifier that is trained on keeps its [classifier] table",
+                seen=f"{self.folder}: {self.classifier.network.config}",
+            ) from error
+
+
+def open_base(folder: Path) -> Base:
+    """The network of a model folder.
+
+    Raises:
+        ModelError: it cannot be read, or is a translator's.
+    """
+    refuse_translators(folder)
+    found = load(folder, device="cpu")
+    if isinstance(found, Classifier):
+        return Base(folder, found.network.network, found.framing, found)
+    return Base(folder, found.model, found.framing, None)
+
+
+def refuse_translators(folder: Path) -> None:
+    """A classifier is one stack.
+
+    Raises:
+        ModelError: the folder's model has two.
+    """
+    if (task := task_of(folder)) == "translation":
+        raise ModelError(
+            "a classifier is fine-tuned from a model of one stack",
+            seen=f"{folder}: {task}",
+            mend="start from an encoder, a language model or another classifier",
+        )
+
+
+def adopted(recipe: ClassificationRecipe, config: TransformerConfig) -> ClassificationRecipe:
+    """The recipe of a fine-tuning: the network is the given one, dropouts stay the recipe's."""
+    model = replace(
+        config,
+        head=HeadConfig(kind="none"),
+        tie="none",
+        dropout=recipe.model.dropout,
+        layer_drop=recipe.model.layer_drop,
+    )
+    return replace(recipe, model=model)
+
+
+def is_transformer(folder: Path) -> bool:
+    """Whether a model folder's config describes a Transformer."""
+    try:
+        return "model" in json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True  # told by whoever reads it
+
+
+def adopt(recipe: ClassificationRecipe, folder: Path) -> ClassificationRecipe:
+    """`adopted`, from the configuration of a model folder alone.
+
+    Raises:
+        ModelError: it is a translator's.
+        RecipeError: the recipe's other tables do not fit that network.
+    """
+    refuse_translators(folder)
+    if recipe.network == "bilstm" or not is_transformer(folder):
+        return recipe  # told when the model is opened, if the two do not fit
+    found = adopted(recipe, read_config(folder))
+    if problems := broken_rules(found):
+        raise RecipeError(f"the recipe must fit the model of {folder}", seen="; ".join(problems))
+    return found
