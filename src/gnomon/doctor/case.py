@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from gnomon.doctor.blocks import Block, block_names, blocks
 from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import NotApplicable, Skip
-from gnomon.doctor.forms import is_exported, quantised
+from gnomon.doctor.forms import quantised
 from gnomon.doctor.inputs import call_of, config_of, named, with_decoder_inputs
 from gnomon.doctor.intent import Intent, infer
 from gnomon.doctor.loss_alone import only_computes
@@ -92,11 +92,6 @@ class Case:
             raise Skip("some parameters get their shape at the first call: call it once before")
         if any(parameter.is_meta for parameter in module.parameters()):
             raise Skip("its parameters are on the meta device: they have no values")
-        if is_exported(module):
-            raise Skip(
-                "torch.export made one fixed graph of it, for one mode and its own shapes: examine "
-                "the module that was exported"
-            )
         return _SelfAttention(module) if isinstance(module, nn.MultiheadAttention) else module
 
     @fact

@@ -58,11 +58,6 @@ def quantised(module: nn.Module, *, dynamically: bool = False) -> list[str]:
     ]
 
 
-def is_exported(module: nn.Module) -> bool:
-    """Whether it is one fixed graph by `torch.export`, which has no training mode."""
-    return isinstance(module, torch.fx.GraphModule) and hasattr(module, "_in_spec")
-
-
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """What was compiled runs as it is written: hooks and modes see it, and nothing is compiled.
