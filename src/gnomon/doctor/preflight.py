@@ -15,11 +15,11 @@ from gnomon.doctor.examine import choose, examine
 from gnomon.doctor.monitors.translation import probing_batch
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.report import Report
+from gnomon.doctor.targets.classifier import classifier_patient
 from gnomon.doctor.targets.vocabulary import OneText, with_end
 from gnomon.errors import CheckError
-from gnomon.model import Transformer
-from gnomon.recipes import TranslationRecipe
-from gnomon.tasks import TranslationTask
+from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe
+from gnomon.tasks import ClassificationTask, TranslationTask
 from gnomon.text import Batch
 from gnomon.training import Objective
 from gnomon.training.optimizer import group_parameters
@@ -34,11 +34,12 @@ CHECKS = (
     "source-ignored",
 )  # fmt: skip
 _SECONDS = 10.0
+_NUM_TEXTS = 200  # looked at for a batch
 
 
 def preflight(
-    task: TranslationTask,
-    recipe: TranslationRecipe,
+    task: TranslationTask | ClassificationTask,
+    recipe: Recipe,
     *,
     accept: Collection[str] = (),
     seconds: float = _SECONDS,
@@ -55,7 +56,7 @@ def preflight(
     choose(only=accept)  # names a slip
     reasons = dict.fromkeys(accept, "--accept") | recipe.doctor.suppress
     return examine(
-        _patient(task, recipe),
+        _patient_of(task, recipe),
         chosen(),
         suppress=reasons,
         target=recipe.name,
@@ -91,23 +92,43 @@ def refuse(report: Report) -> None:
     )
 
 
+def _patient_of(task: TranslationTask | ClassificationTask, recipe: Recipe) -> Patient:
+    if isinstance(task, ClassificationTask):
+        assert isinstance(recipe, ClassificationRecipe), "a task is built from its own recipe"
+        preparation = task.preparation
+        texts = preparation.splits.train.texts[:_NUM_TEXTS]
+        return classifier_patient(
+            task.classifier,
+            preparation.train[:_NUM_TEXTS],
+            texts,
+            recipe,
+            **_trained_by(task.model, recipe, recipe.model.d_model),
+        )
+    assert isinstance(recipe, TranslationRecipe), "a task is built from its own recipe"
+    return _patient(task, recipe)
+
+
+def _trained_by(model: nn.Module, recipe: Recipe, d_model: int) -> dict[str, Any]:
+    """Optimizer, schedule and precision, as the training will have them."""
+    schedule = recipe.schedule.build(d_model=d_model, max_steps=recipe.training.max_steps)
+    precision = recipe.training.precision
+    return {
+        "optimizer": _groups(model, recipe, schedule(1)),
+        "schedule": lambda past: schedule(past + 1),
+        "clip_norm": recipe.optimizer.clip_norm or None,
+        "planned_steps": recipe.training.max_steps,
+        "precision": None if precision == "auto" else precision,
+    }
+
+
 def _patient(task: TranslationTask, recipe: TranslationRecipe) -> Patient:
     model = task.model
     device = next(model.parameters()).device
     batch = probing_batch(task).to(device)
-    schedule = recipe.schedule.build(
-        d_model=model.config.d_model, max_steps=recipe.training.max_steps
-    )
-    precision = recipe.training.precision
     return Patient(
         module=AsTrained(task),
         batch={"ids": batch.source, "target": batch.target[:, :-1]},
         loss=partial(_loss, Objective(recipe.objective, pad_id=task.pad_id)),
-        optimizer=_groups(model, recipe, schedule(1)),  # type: ignore[arg-type]
-        schedule=lambda past: schedule(past + 1),
-        clip_norm=recipe.optimizer.clip_norm or None,
-        planned_steps=recipe.training.max_steps,
-        precision=None if precision == "auto" else precision,
         tokenizer=OneText(task.preparation.tokenizers.source),
         family=model.config.family,
         pad_id=model.config.pad_id,
@@ -115,6 +136,7 @@ def _patient(task: TranslationTask, recipe: TranslationRecipe) -> Patient:
         max_length=recipe.data.max_length,
         config=model.config,
         recipe=recipe,
+        **_trained_by(model, recipe, model.config.d_model),
     )
 
 
@@ -158,7 +180,7 @@ class Groups:
     state: dict[Tensor, Any] = field(default_factory=dict)
 
 
-def _groups(model: Transformer, recipe: TranslationRecipe, learning_rate: float) -> Groups:
+def _groups(model: nn.Module, recipe: Recipe, learning_rate: float) -> Groups:
     config = recipe.optimizer
     return Groups(
         [
@@ -167,7 +189,7 @@ def _groups(model: Transformer, recipe: TranslationRecipe, learning_rate: float)
                 "weight_decay": group.weight_decay,
                 "betas": config.betas,
                 "eps": config.eps,
-                "lr": learning_rate,
+                "lr": learning_rate * group.rate,
             }
             for group in group_parameters(model, config)
         ]

@@ -119,8 +119,10 @@ class ClassifierNetwork(nn.Module):
 def pool(hidden: Tensor, keep: Tensor, pooling: Pooling) -> Tensor:
     """One vector `[B, D]` of hidden states `[B, S, D]`, padding never among them.
 
+    The mean and the greatest of no token at all are zeros.
+
     Args:
-        keep: bool `[B, S]`, True at real tokens; at least one in each row.
+        keep: bool `[B, S]`, True at real tokens.
     """
     if pooling == "first":
         place = keep.int().argmax(dim=1)
@@ -129,8 +131,9 @@ def pool(hidden: Tensor, keep: Tensor, pooling: Pooling) -> Tensor:
     else:
         outside = ~keep[..., None]
         if pooling == "max":
-            return hidden.masked_fill(outside, torch.finfo(hidden.dtype).min).amax(dim=1)
+            highest = hidden.masked_fill(outside, torch.finfo(hidden.dtype).min).amax(dim=1)
+            return highest.masked_fill(~keep.any(dim=1, keepdim=True), 0.0)
         # In fp32: a mean over a long text loses digits in half precision.
         total = hidden.float().masked_fill(outside, 0.0).sum(dim=1)
-        return (total / keep.sum(dim=1, keepdim=True)).to(hidden.dtype)
+        return (total / keep.sum(dim=1, keepdim=True).clamp(min=1)).to(hidden.dtype)
     return hidden[torch.arange(len(hidden), device=hidden.device), place]

@@ -12,6 +12,7 @@ from pathlib import Path
 from gnomon.api.jobs.base import Base, open_base
 from gnomon.api.jobs.job import Say
 from gnomon.doctor import Report
+from gnomon.doctor.preflight import preflight
 from gnomon.errors import ModelError
 from gnomon.files import atomic_folder, lock_beside
 from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
@@ -136,9 +137,9 @@ class ClassificationJob:
         """See `Job`."""
         return None
 
-    def preflight(self, accept: Collection[str], seconds: float) -> Report | None:
+    def preflight(self, accept: Collection[str], seconds: float) -> Report:
         """See `Job`."""
-        return None
+        return preflight(self.task, self.recipe, accept=accept, seconds=seconds)
 
 
 def _about(splits: LabelledSplits) -> Iterator[str]:

@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 
 from gnomon.doctor.patient import Patient
+from gnomon.doctor.targets.classifier import classifier_patient
 from gnomon.doctor.targets.search import beam, greedy
 from gnomon.doctor.targets.target import Options, Target
 from gnomon.doctor.targets.training import training_fields
-from gnomon.doctor.targets.vocabulary import OneText, batch_of, first_pairs
+from gnomon.doctor.targets.vocabulary import NUM_TEXTS, OneText, batch_of, first_pairs
 from gnomon.errors import GnomonError
 from gnomon.model import load_model
-from gnomon.recipes import TranslationRecipe, load_recipe
-from gnomon.recipes.tasks import translation
-from gnomon.tasks import Translator, load_translator
+from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe, load_recipe
+from gnomon.tasks import Translator, load_classifier, load_translator
+from gnomon.tasks.label_rows import LabelRow
+from gnomon.text.labelled import open_labelled
 from gnomon.training import RunFolder, check_weights, choose_device
 
 
@@ -52,6 +54,8 @@ def open_model(folder: Path, options: Options) -> Target:
     """
     check_weights(folder)
     device = choose_device(options.device)
+    if _task(folder) == "classification":
+        return _open_classifier(folder, device)
     fields: dict[str, Any] = {"folder": folder, "reload": lambda: load_model(folder, device)}
     translator = _translator(folder, device)
     module = translator.model if translator is not None else load_model(folder, device)
@@ -69,7 +73,7 @@ def open_model(folder: Path, options: Options) -> Target:
     if recipe is not None:
         step, tensors = _training_state(folder)
         fields |= training_fields(module, recipe, step=step, tensors=tensors)
-        if translator is not None:
+        if translator is not None and isinstance(recipe, TranslationRecipe):
             fields |= _text_of(translator, recipe, device, notes)
     return Target(
         name=str(folder),
@@ -82,15 +86,49 @@ def open_model(folder: Path, options: Options) -> Target:
     )
 
 
-def _translator(folder: Path, device: torch.device) -> Translator | None:
+def _open_classifier(folder: Path, device: torch.device) -> Target:
+    classifier = load_classifier(folder, device)
+    notes: list[str] = []
+    recipe = _recipe_of(folder, notes)
+    rows: list[LabelRow] = []
+    texts: list[str] = []
+    fields: dict[str, Any] = {"folder": folder}
+    if isinstance(recipe, ClassificationRecipe):
+        step, tensors = _training_state(folder)
+        fields |= training_fields(classifier.network, recipe, step=step, tensors=tensors)
+        del fields["recipe"]
+        try:
+            examples = open_labelled(recipe.data).train.examples[:NUM_TEXTS]
+            rows = classifier.row_maker.rows(examples)
+            texts = [one.text for one in examples]
+        except GnomonError:
+            notes.append("its training text cannot be read any more: a batch is made up")
+    else:
+        recipe = None
+    num_parameters = sum(p.numel() for p in classifier.network.parameters())
+    return Target(
+        name=str(folder),
+        kind="model",
+        what=f"a gnomon classifier of {num_parameters:,} parameters from {folder}",
+        patient=classifier_patient(classifier, rows, texts, recipe, **fields),
+        notes=tuple(notes),
+        suppress={} if recipe is None else recipe.doctor.suppress,
+    )
+
+
+def _task(folder: Path) -> str | None:
     try:
-        task = json.loads((folder / "config.json").read_text("utf-8")).get("task")
+        task: str | None = json.loads((folder / "config.json").read_text("utf-8")).get("task")
+        return task
     except (OSError, ValueError):
-        task = None  # told by load_model
-    return None if task is None else load_translator(folder, device)
+        return None  # told by load_model
 
 
-def _recipe_of(folder: Path, notes: list[str]) -> TranslationRecipe | None:
+def _translator(folder: Path, device: torch.device) -> Translator | None:
+    return load_translator(folder, device) if _task(folder) == "translation" else None
+
+
+def _recipe_of(folder: Path, notes: list[str]) -> Recipe | None:
     """The recipe of the run that a checkpoint lies in."""
     run = RunFolder(folder.resolve().parent.parent)
     if folder.resolve().parent.name != "checkpoints" or not run.recipe_path.is_file():
@@ -98,7 +136,7 @@ def _recipe_of(folder: Path, notes: list[str]) -> TranslationRecipe | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the run began
-            return translation(load_recipe(run.recipe_path))
+            return load_recipe(run.recipe_path)
     except GnomonError as error:
         notes.append(f"its recipe cannot be read ({' '.join(str(error).split())})")
         return None

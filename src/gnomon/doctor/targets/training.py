@@ -20,7 +20,7 @@ from gnomon.training.optimizer import group_parameters
 
 
 def training_fields(
-    model: Transformer,
+    model: nn.Module,
     recipe: Recipe,
     *,
     step: int = 0,
@@ -33,7 +33,7 @@ def training_fields(
         tensors: states of the optimizer, as a checkpoint holds them.
     """
     schedule = recipe.schedule.build(
-        d_model=model.config.d_model, max_steps=recipe.training.max_steps
+        d_model=recipe.model.d_model, max_steps=recipe.training.max_steps
     )
     optimizer = torch_optimizer(model, recipe.optimizer, schedule(step + 1), tensors)
     precision = recipe.training.precision
@@ -45,7 +45,7 @@ def training_fields(
         "precision": None if precision == "auto" else precision,
         "recipe": recipe,
     }
-    if model.config.family == "encoder_decoder":
+    if isinstance(model, Transformer) and model.config.family == "encoder_decoder":
         objective = Objective(recipe.objective, pad_id=PAD_ID)
         fields["loss"] = partial(_loss, objective)
         clip_norm = recipe.optimizer.clip_norm
@@ -63,7 +63,11 @@ def torch_optimizer(
     groups = group_parameters(model, config)
     optimizer = torch.optim.AdamW(
         [
-            {"params": list(group.parameters.values()), "weight_decay": group.weight_decay}
+            {
+                "params": list(group.parameters.values()),
+                "weight_decay": group.weight_decay,
+                "lr": learning_rate * group.rate,
+            }
             for group in groups
         ],
         lr=learning_rate,
