@@ -107,7 +107,7 @@ class Transformer(nn.Module):
         segments: Tensor | None = None,
         global_tokens: Tensor | None = None,
     ) -> Tensor:
-        """Logits `[B, L, V]` at every position.
+        """Logits `[B, L, V]` at every position; without a head hidden states `[B, L, D]`.
 
         Args:
             ids: int64 `[B, S]`, the source (encoder_decoder), or the only text.
@@ -123,7 +123,8 @@ class Transformer(nn.Module):
                     seen="global_tokens",
                     mend="set model.attention.num_global_tokens.",
                 )
-            return self.project(self.decode(ids, keep=keep, segments=segments))
+            hidden = self.decode(ids, keep=keep, segments=segments)
+            return hidden if self.head is None else self.project(hidden)
         if keep is None:
             keep = self.keep(ids)
         hidden = self.encode(ids, keep, segments=segments, global_tokens=global_tokens)
@@ -134,7 +135,7 @@ class Transformer(nn.Module):
                     mend="call model(source, target), or model.encode(source) for the encoder.",
                 )
             hidden = self.decode(target, hidden, keep)
-        return self.project(hidden)
+        return hidden if self.head is None else self.project(hidden)
 
     def encode(
         self,
