@@ -123,7 +123,7 @@ def evaluate(
         "files": [str(path) for path in corpus.files],
         "split": corpus.name,
         "text": corpus.fingerprint,
-        "search": asdict(translator.searchchanged_settings(search)),
+        "search": asdict(translator.search_config(search)),
         "evaluation": asdict(config),
         **({"tags": list(tags)} if tags else {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -27,7 +27,7 @@ from gnomon.evaluation.labels import Decisions
 from gnomon.files import write_atomically
 from gnomon.recipes import ClassificationRecipe
 from gnomon.tasks import Classifier
-from gnomon.tasks.label_rows import LabelRow
+from gnomon.tasks.label_rows import NO_LABEL, LabelRow
 from gnomon.tasks.progress import Stages, unseen
 from gnomon.text.labelled import (
     LabelledDataConfig,
@@ -47,6 +47,7 @@ def evaluate_classifier(
     device: str = "auto",
     against: Sequence[str | Path] = (),
     settings: Mapping[str, Any] | None = None,
+    baselines: Mapping[str, Sequence[Sequence[str]]] | None = None,
     batch_tokens: int = 4096,
     progress: Stages = unseen,
 ) -> ClassificationReport:
@@ -58,6 +59,7 @@ def evaluate_classifier(
         columns: of `data`: "text", "pair", "label", "format"; others are the run's.
         against: further classifiers with the same labels, to test for a significant difference.
         settings: fields of `ClassificationConfig` to change.
+        baselines: by name, the labels that something else gave the same texts, scored beside.
         batch_tokens: padded tokens at once: memory and speed, not results.
         progress: is told what begins, and over how many texts.
 
@@ -92,7 +94,11 @@ def evaluate_classifier(
         _lines(classifier, text, rows, decisions),
         classifier.labels,
         config,
-        baselines=_baselines(classifier, recipe, decisions),
+        baselines=_baselines(classifier, recipe, decisions)
+        | {
+            name: _given_by(classifier, text, labels, decisions)
+            for name, labels in (baselines or {}).items()
+        },
         against=others,
     )
     about = {
@@ -181,6 +187,23 @@ def _baselines(
     same = np.full_like(decisions.gold, classifier.labels.index(label))
     sure = np.ones_like(decisions.confidence)
     return {f"always {label}": replace(decisions, chosen=same, confidence=sure)}
+
+
+def _given_by(
+    classifier: Classifier,
+    text: LabelledText,
+    labels: Sequence[Sequence[str]],
+    decisions: Decisions,
+) -> Decisions:
+    """Other labels of the same texts, each given with full confidence."""
+    given = [
+        replace(one, labels=tuple(some)) for one, some in zip(text.examples, labels, strict=True)
+    ]
+    check_labels(replace(text, examples=given), classifier.labels)
+    rows = classifier.row_maker.rows(given)
+    chosen = [index for row in rows for index in row.labels if index != NO_LABEL]
+    sure = np.ones_like(decisions.confidence)
+    return replace(decisions, chosen=np.array(chosen, np.int64), confidence=sure)
 
 
 def _lines(

