@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+import gnomon
 from gnomon import api
+from gnomon.doctor.monitors.replay import replay
 from gnomon.doctor.targets.open import open_target
 from gnomon.doctor.targets.target import Options
-from gnomon.errors import CheckError
+from gnomon.errors import CheckError, TrainingStopped
+from gnomon.training import Listener
 from label_training import RECIPE, write
 
 KINDS = {
@@ -68,3 +71,35 @@ def test_the_run_is_opened_with_its_text_and_optimizer(tmp_path: Path) -> None:
     assert set(target.patient.batch) == {"ids", "keep", "labels"}
     assert target.patient.optimizer.state
     assert target.patient.texts
+
+
+@pytest.mark.parametrize("kind", ["single", "multi", "words"])
+def test_a_step_that_fails_leaves_a_bundle_that_fails_again(tmp_path: Path, kind: str) -> None:
+    tasks: list[Any] = []
+
+    class Spoil(Listener):
+        def on_step(self, record: Any) -> None:
+            if record.step == 5:
+                with torch.no_grad():
+                    tasks[0].model.network.encoder.layers[0].feedforward.up.weight[0, 0] = torch.nan
+
+    with pytest.raises(TrainingStopped, match=r"layers\.0\.feedforward"):
+        train(tmp_path, kind, before_start=tasks.append, listeners=[Spoil()])
+    (bundle,) = (tmp_path / "run" / "bundles").iterdir()
+    report = api.examine_target(bundle, Options())
+    finding = report["non-finite"]
+    assert finding.verdict == "fail"
+    assert "layers.0.feedforward" in finding.where[0]
+    again = replay(bundle)
+    assert again.facts["run again"] == "yes"
+    assert again.facts["as it was"]
+
+
+def test_looks_change_nothing(tmp_path: Path) -> None:
+    weights = []
+    for every in (0, 3):
+        folder = tmp_path / str(every)
+        folder.mkdir()
+        training = train(folder, "single", f"training.monitor_every={every}")
+        weights.append(gnomon.load(training.run, checkpoint="last").network.state_dict())
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())

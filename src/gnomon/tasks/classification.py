@@ -16,7 +16,7 @@ from gnomon.model import ClassifierNetwork
 from gnomon.tasks.classifier import Classifier
 from gnomon.tasks.classifier_folder import save_classifier
 from gnomon.tasks.folder import load_weights
-from gnomon.tasks.label_rows import NO_LABEL, LabelBatch, LabelRow, RowMaker, collate
+from gnomon.tasks.label_rows import NO_LABEL, LabelBatch, LabelRow, RowMaker, at_labels, collate
 from gnomon.text.batches import BatchPlan
 from gnomon.text.epochs import LazySequence
 from gnomon.text.framing import Framing
@@ -110,12 +110,7 @@ class ClassificationTask:
     def predict(self, batch: LabelBatch, inputs: Tensor, keep: Tensor) -> Tensor:
         """Logits [M, C] at the labels that `keep` [B, L] wants, in row order."""
         logits: Tensor = self.model(batch.ids, batch.keep, batch.segments)
-        if self.preparation.config.labels_are == "single":
-            return logits
-        if self.preparation.config.labels_are == "words":
-            return logits[keep]
-        wanted = logits[keep]
-        return torch.stack([torch.zeros_like(wanted), wanted], dim=-1)
+        return at_labels(logits, keep, self.preparation.config.labels_are)
 
     def describe(self, batch: LabelBatch) -> str:
         """The file and the rows of a batch."""

@@ -171,6 +171,22 @@ def word_of_tokens(text: str, row: Framed) -> list[int | None]:
     return found
 
 
+def at_labels(logits: Tensor, keep: Tensor, kind: LabelKind) -> Tensor:
+    """Logits [M, C] of the M labels that `keep` wants, in row order, as the objective takes them.
+
+    Where a text may have several labels each is a choice between 0 and its logit, whose
+    cross-entropy is the binary one.
+
+    Args:
+        logits: the network's, [B, C], or [B, S, C] where words are labelled.
+        keep: bool [B, L].
+    """
+    if kind == "single":
+        return logits
+    wanted = logits[keep]
+    return wanted if kind == "words" else torch.stack([torch.zeros_like(wanted), wanted], dim=-1)
+
+
 def collate(rows: Sequence[LabelRow], numbers: Sequence[int], pad_id: int) -> LabelBatch:
     """The rows at `numbers` as one padded batch."""
     chosen = [rows[number] for number in numbers]

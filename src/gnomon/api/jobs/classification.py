@@ -12,6 +12,7 @@ from pathlib import Path
 from gnomon.api.jobs.base import Base, open_base
 from gnomon.api.jobs.job import Say
 from gnomon.doctor import Report
+from gnomon.doctor.monitors.run import RunMonitors
 from gnomon.doctor.preflight import preflight
 from gnomon.errors import ModelError
 from gnomon.files import atomic_folder, lock_beside
@@ -135,7 +136,8 @@ class ClassificationJob:
 
     def monitors(self, folder: RunFolder) -> Monitors | None:
         """See `Job`."""
-        return None
+        every = self.recipe.training.monitor_every
+        return RunMonitors(self.task, folder, every=every) if every else None
 
     def preflight(self, accept: Collection[str], seconds: float) -> Report:
         """See `Job`."""

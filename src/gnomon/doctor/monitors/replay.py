@@ -70,26 +70,29 @@ def _report(bundle: Bundle, finding: Finding, facts: dict[str, Any], start: floa
 
 
 def _of_run(bundle: Bundle) -> Finding:
-    from gnomon.recipes import load_recipe
-    from gnomon.tasks.folder import load_translator
-    from gnomon.tasks.likelihood import predict
+    from gnomon.recipes import ClassificationRecipe, load_recipe
     from gnomon.training import Objective
     from gnomon.training.precision import choose_precision
 
     recipe = load_recipe(bundle.folder / "recipe.toml")
-    translator = load_translator(bundle.model)
-    model = translator.model.train()
-    objective = Objective(recipe.objective, pad_id=model.config.pad_id or 0)
+    opened = _labels if isinstance(recipe, ClassificationRecipe) else _translations
+    model, pad_id, predict = opened(bundle)
+    model.train()
+    objective = Objective(recipe.objective, pad_id=pad_id)
     precision = choose_precision(str(bundle.record["precision"]), _CPU)
     num_tokens = int(bundle.record["num_tokens"])
 
     def run() -> Tensor:
         total = torch.zeros(())
         for number in range(int(bundle.record["num_batches"])):
-            source, target = bundle.batch[f"{number}.source"], bundle.batch[f"{number}.target"]
-            repeated = source.repeat(objective.num_passes, 1)
+            batch = {
+                name.removeprefix(f"{number}."): value.repeat(objective.num_passes, 1)
+                for name, value in bundle.batch.items()
+                if name.startswith(f"{number}.")
+            }
             with precision.autocast():
-                sums = objective(target, partial(predict, model, repeated))
+                target = bundle.batch[f"{number}.target"]
+                sums = objective(target, partial(predict, batch))
             (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
             total = total + sums.loss.detach() / num_tokens
         return total
@@ -98,6 +101,36 @@ def _of_run(bundle: Bundle) -> Finding:
     with untouched(model):
         autopsy = look_into(model, run, before_each=before)
     return finding_of(explain(autopsy, f"step {bundle.step} run again from its bundle"))
+
+
+Predict = Callable[[dict[str, Tensor], Tensor, Tensor], Tensor]
+
+
+def _translations(bundle: Bundle) -> tuple[nn.Module, int, Predict]:
+    """The model of a translation's bundle, what marks padding, and its logits of a batch."""
+    from gnomon.tasks.folder import load_translator
+    from gnomon.tasks.likelihood import predict
+
+    model = load_translator(bundle.model).model
+
+    def of_batch(batch: dict[str, Tensor], inputs: Tensor, keep: Tensor) -> Tensor:
+        return predict(model, batch["source"], inputs, keep)
+
+    return model, model.config.pad_id or 0, of_batch
+
+
+def _labels(bundle: Bundle) -> tuple[nn.Module, int, Predict]:
+    """The same of a classification's bundle."""
+    from gnomon.tasks.classifier_folder import load_classifier
+    from gnomon.tasks.label_rows import NO_LABEL, at_labels
+
+    classifier = load_classifier(bundle.model)
+
+    def of_batch(batch: dict[str, Tensor], inputs: Tensor, keep: Tensor) -> Tensor:
+        logits = classifier.network(batch["ids"], batch["keep"], batch["segments"])
+        return at_labels(logits, keep, classifier.kind)
+
+    return classifier.network, NO_LABEL, of_batch
 
 
 def _hugging_face(bundle: Bundle) -> nn.Module:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -18,31 +19,34 @@ from gnomon.doctor.monitors.panel import Panel, generators_kept
 from gnomon.doctor.monitors.source import Source
 from gnomon.doctor.monitors.translation import probing_batch, sample_of, teacher_forced
 from gnomon.doctor.monitors.updates import Updates
-from gnomon.tasks import TranslationTask
+from gnomon.tasks import ClassificationTask, TranslationTask
+from gnomon.training import Task
 from gnomon.training.events import FailedStep, MonitorRecord, StepRecord, ValidationRecord
 from gnomon.training.generators import restore_generator_states
 from gnomon.training.run import RunFolder
 
 
 class RunMonitors:
-    """Follows the training of a translation task (see `training.events.Monitors`).
+    """Follows the training of a task (see `training.events.Monitors`).
 
     Args:
+        task: a translation, whose outputs are looked at, too, or a classification.
         run: where crash bundles go, to `bundles/`.
         every: steps between looks.
     """
 
-    def __init__(self, task: TranslationTask, run: RunFolder, *, every: int) -> None:
+    def __init__(
+        self, task: TranslationTask | ClassificationTask, run: RunFolder, *, every: int
+    ) -> None:
         self.task, self.run = task, run
-        look = teacher_forced(task, probing_batch(task))
+        look = _look(task)
         watching: list[Monitor] = [
             Updates(task.model),
             LossSpike(),
             Attention(task.model, look),
-            Source(),
-            Outputs(),
-            FreeRunning(),
         ]
+        if isinstance(task, TranslationTask):
+            watching += [Source(), Outputs(), FreeRunning()]
         self.panel = Panel(watching, every=every)
 
     def on_gradients(self, step: int) -> None:
@@ -55,6 +59,8 @@ class RunMonitors:
 
     def on_validation(self, record: ValidationRecord) -> Iterable[MonitorRecord]:
         """See `Monitors`."""
+        if not isinstance(self.task, TranslationTask):
+            return ()
         with generators_kept():
             sample = sample_of(self.task)
         return self.panel.on_validation(record.step, sample)
@@ -87,6 +93,11 @@ class RunMonitors:
 
     def _save(self, folder: Path) -> None:
         self.task.save(folder)
+
+
+def _look(task: Task[Any]) -> Callable[[], Tensor]:
+    """A forward pass of a few of the task's examples."""
+    return teacher_forced(task, probing_batch(task))
 
 
 def _tensors(batches: Iterable[object]) -> dict[str, Tensor]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,9 @@ from gnomon.doctor.patient import Patient
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.targets.target import Options, Target
 from gnomon.errors import DoctorError, in_one_line
+
+if TYPE_CHECKING:
+    from gnomon.recipes import ClassificationRecipe
 
 
 def open_bundle(folder: Path, options: Options) -> Target:
@@ -155,10 +159,12 @@ def _step(patient: Patient, dtype: str | None) -> Tensor:
 def _of_run(bundle: Bundle) -> dict[str, Any]:
     from gnomon.doctor.targets.training import training_fields
     from gnomon.model import load_model
-    from gnomon.recipes import load_recipe
+    from gnomon.recipes import ClassificationRecipe, load_recipe
 
-    module = load_model(bundle.model)
     recipe = load_recipe(bundle.folder / "recipe.toml")
+    if isinstance(recipe, ClassificationRecipe):
+        return _of_classifier(bundle, recipe)
+    module = load_model(bundle.model)
     batch = {"ids": bundle.batch["0.source"], "target": bundle.batch["0.target"][:, :-1]}
     fields = {
         "module": module,
@@ -170,3 +176,17 @@ def _of_run(bundle: Bundle) -> dict[str, Any]:
         "folder": bundle.model,
     }
     return fields | training_fields(module, recipe, step=bundle.step - 1)
+
+
+def _of_classifier(bundle: Bundle, recipe: ClassificationRecipe) -> dict[str, Any]:
+    from gnomon.doctor.targets.classifier import classifier_patient
+    from gnomon.doctor.targets.training import training_fields
+    from gnomon.tasks import load_classifier
+
+    classifier = load_classifier(bundle.model)
+    batch = {name: bundle.batch[f"0.{name}"] for name in ("ids", "keep")}
+    batch["labels"] = bundle.batch["0.target"][:, 1:]
+    patient = classifier_patient(classifier, [], [], recipe, batch=batch, folder=bundle.model)
+    fields = {item.name: getattr(patient, item.name) for item in dataclass_fields(patient)}
+    trained = training_fields(classifier.network, recipe, step=bundle.step - 1)
+    return {name: value for name, value in (fields | trained).items() if name != "replay"}

@@ -13,7 +13,7 @@ from gnomon.doctor.patient import Patient
 from gnomon.model import ClassifierNetwork, Transformer
 from gnomon.recipes import ClassificationRecipe
 from gnomon.tasks import Classifier
-from gnomon.tasks.label_rows import NO_LABEL, LabelRow, collate
+from gnomon.tasks.label_rows import NO_LABEL, LabelRow, at_labels, collate
 from gnomon.text.framing import Framing
 from gnomon.text.labelled import LabelKind
 from gnomon.training import Objective, ObjectiveConfig
@@ -57,12 +57,7 @@ class Judged(nn.Module):
         labels = labels.masked_fill(labels < 0, NO_LABEL)
 
         def predict(_: Tensor, wanted: Tensor) -> Tensor:
-            if self._kind == "single":
-                return logits
-            chosen = logits[wanted]
-            if self._kind == "words":
-                return chosen
-            return torch.stack([torch.zeros_like(chosen), chosen], dim=-1)
+            return at_labels(logits, wanted, self._kind)
 
         # The objective passes the first column over.
         sums = self._objective(torch.cat([labels[:, :1], labels], dim=1), predict)
