@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gnomon.model import blocked
 from gnomon.model.attend import attend, choose_backend, use_backend, weights
 from gnomon.model.blocked import blocks_pay, can_block
+from gnomon.model.flex import can_flex
 from gnomon.model.masks import Mask
 from gnomon.model.patterns import BlockSparse, Pattern, SlidingWindow
 from two_times_rule import assert_two_times
@@ -118,7 +119,8 @@ def run(
         with use_backend(backend):
             output = attend(*leaves, mask, scale=0.4)
     torch.manual_seed(1)
-    output.backward((torch.randn(output.shape) * where).to(output.dtype))
+    gradient = torch.randn(output.shape).to(output.device) * where
+    output.backward(gradient.to(output.dtype))
     return [output.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
 
 
@@ -282,6 +284,54 @@ def test_long_texts_are_computed_in_blocks_without_a_square_mask(
         attend(query, key, value, mask, scale=0.5).sum().backward()
     assert "combined" not in mask.__dict__
     assert max(sizes) < L * L / 4  # no scores and no mask of T x S, forward or backward
+
+
+@pytest.mark.parametrize("case", SPARSE.values(), ids=SPARSE.keys())
+@torch.no_grad()
+def test_flex_attention_is_given_the_same_rule(case: Any) -> None:
+    """Not compiled, and forward alone, which is what CPUs have of it."""
+    T, S, G, make = case
+    query, key, value = inputs(T, S, G, torch.float32)
+    assert can_flex(query, make(), 0.0)
+    real = make().real[:, None, :, None]
+    with use_backend("flex"):
+        found = attend(query, key, value, make(), scale=0.4)
+    expected = attend(query, key, value, make(), scale=0.4)
+    torch.testing.assert_close(found * real, expected * real, rtol=0, atol=2e-6)
+
+
+def test_flex_attention_is_left_alone_where_it_has_no_backward() -> None:
+    leaf = torch.randn(1, 2, 20, 16, requires_grad=True)
+    mask = Mask(20, 20, CPU, pattern=BlockSparse(3, 1))
+    assert not can_flex(leaf, mask, 0.0)
+    assert not can_flex(leaf.detach(), mask, 0.1)
+    assert not can_flex(leaf.detach(), Mask(20, 20, CPU), 0.0)
+    with use_backend("flex"):
+        attend(leaf, leaf, leaf, mask, scale=0.4).sum().backward()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="FlexAttention's backward needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("pattern", [SlidingWindow(40, 2, 1), BlockSparse(32, 2)])
+def test_flex_attention_on_a_gpu_forward_and_backward(
+    pattern: Pattern, causal: bool, dtype: torch.dtype
+) -> None:
+    gpu, L = torch.device("cuda"), 300
+    torch.manual_seed(0)
+    tensors = [torch.randn(B, h, L, 32, device=gpu).to(dtype) for h in (H, 2, 2)]
+    padding = keep(L).to(gpu)
+    real = padding[:, None, :, None]
+
+    def made() -> Mask:
+        return Mask(L, L, gpu, pattern=pattern, causal=causal, padding=padding)
+
+    exact = run([tensor.double() for tensor in tensors], made(), "reference", real)
+    plain = run(tensors, made(), "reference", real)
+    for backend in ("flex", "blocked"):
+        fast = run(tensors, made(), backend, real)
+        for what, *three in zip("oqkv", fast, plain, exact, strict=True):
+            assert_two_times(*[x * real for x in three], what=f"{backend} {what}", scale=1.0)
 
 
 def test_blocks_are_for_long_texts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gnomon.model.attend import attend
 from gnomon.model.masks import Mask, look_ahead_mask, padding_mask
 from gnomon.model.patterns import BlockSparse, Pattern, SlidingWindow
 
@@ -116,3 +117,11 @@ def test_each_form_is_built_once() -> None:
     mask = Mask(3, 3, CPU, causal=True)
     assert mask.additive(torch.float32) is mask.additive(torch.float32)
     assert mask.keep is mask.keep
+
+
+def test_look_ahead_alone_builds_no_square() -> None:
+    """The fused kernel applies it by itself; a mask of T x S would be all that grows so fast."""
+    mask = Mask(9, 9, CPU, causal=True)
+    query = torch.randn(1, 2, 9, 4)
+    attend(query, query, query, mask, scale=0.5)
+    assert "combined" not in mask.__dict__

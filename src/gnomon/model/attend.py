@@ -12,10 +12,11 @@ from torch import Tensor
 
 from gnomon.model.backends import attention_weights, reference, sdpa
 from gnomon.model.blocked import blocked, blocks_pay, can_block
+from gnomon.model.flex import can_flex, flex
 from gnomon.model.masks import Mask
 
 Dense = Literal["reference", "sdpa"]
-Backend = Literal["reference", "sdpa", "blocked"]
+Backend = Literal["reference", "sdpa", "blocked", "flex"]
 BACKENDS = {"reference": reference, "sdpa": sdpa}
 
 forced_backend: ContextVar[Backend | None] = ContextVar("forced_backend", default=None)
@@ -25,8 +26,9 @@ forced_backend: ContextVar[Backend | None] = ContextVar("forced_backend", defaul
 def use_backend(backend: Backend) -> Iterator[None]:
     """Compute all attention inside the block with `backend`, whatever the policy says.
 
-    `reference` and `sdpa` are dense, with a mask of T x S; `blocked` computes sparse patterns in
-    blocks however short the text, and the rest as the policy says.
+    `reference` and `sdpa` are dense, with a mask of T x S. `blocked` computes sparse patterns in
+    blocks however short the text, `flex` by FlexAttention where that has a backward; both leave the
+    rest to the policy.
     """
     token = forced_backend.set(backend)
     try:
@@ -38,9 +40,9 @@ def use_backend(backend: Backend) -> Iterator[None]:
 def in_blocks(mask: Mask) -> bool:
     """Whether this call is computed in blocks."""
     forced = forced_backend.get()
-    if forced is not None:
-        return forced == "blocked" and can_block(mask)
-    return can_block(mask) and blocks_pay(mask)
+    if forced is None or forced == "flex":
+        return can_block(mask) and blocks_pay(mask)
+    return forced == "blocked" and can_block(mask)
 
 
 def choose_backend(query: Tensor, mask: Mask, probability: float) -> Dense:
@@ -88,6 +90,8 @@ def attend(
         output = backend(query, key, value, mask, scale, dropout)
         return output if mask.empty is None else output.masked_fill(mask.empty, 0.0)
 
+    if forced_backend.get() == "flex" and can_flex(query, mask, dropout):
+        return flex(query, key, value, mask, scale)
     if in_blocks(mask):
         return blocked(query, key, value, mask, dense)
     return dense(query, key, value, mask)

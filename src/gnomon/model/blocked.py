@@ -36,9 +36,7 @@ def can_block(mask: Mask) -> bool:
 
 def blocks_pay(mask: Mask) -> bool:
     """Whether the text is so long that blocks are faster than one large masked matrix."""
-    assert mask.pattern is not None
-    cut = Cut.of(mask)
-    return mask.num_keys > 2 * mask.pattern.dilation * (cut.span + mask.num_global)
+    return mask.num_keys > 3 * (Cut.of(mask).span + mask.num_global)
 
 
 def blocked(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dense: Dense) -> Tensor:

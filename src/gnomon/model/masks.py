@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gnomon.model.patterns import Pattern, offsets
+from gnomon.model.patterns import Pattern
 
 
 def padding_mask(keep: Tensor) -> Tensor:
@@ -21,7 +21,8 @@ def look_ahead_mask(num_queries: int, num_keys: int, device: torch.device) -> Te
     The queries are the last `num_queries` of the `num_keys` tokens (bottom-right aligned), as in
     decoding with a cache.
     """
-    return (offsets(num_queries, num_keys, device) >= 0)[None, None]
+    keys = torch.arange(num_keys, device=device)
+    return (keys[num_keys - num_queries :, None] >= keys)[None, None]
 
 
 class Mask:
@@ -70,7 +71,9 @@ class Mask:
         self.global_tokens = global_tokens
         self.limit = limit
         self.bias = bias
-        self.plan: object = None  # how it is computed in blocks; `gnomon.model.blocked` keeps it
+        # How it is computed in blocks and by FlexAttention, kept by whoever does it.
+        self.plan: object = None
+        self.flex_blocks: object = None
         self._additive: dict[torch.dtype, Tensor | None] = {}
 
     @property
@@ -154,8 +157,10 @@ class Mask:
     @cached_property
     def empty(self) -> Tensor | None:
         """`[B, 1, T, 1]`, True at queries without any key to see; None where there are none."""
-        if self.combined is None or (self.padding is None and self.limit is None):
-            return None  # every token sees itself
+        if self.padding is None and self.limit is None:
+            return None  # every token sees itself; asking would build a T x S mask
+        if self.combined is None:
+            return None
         empty = ~self.combined.any(dim=-1, keepdim=True)
         return None if can_ask(empty) and not bool(empty.any()) else empty
 
