@@ -288,6 +288,7 @@ def test_long_texts_are_computed_in_blocks_without_a_square_mask(
 
 @pytest.mark.parametrize("case", SPARSE.values(), ids=SPARSE.keys())
 @torch.no_grad()
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_flex_attention_is_given_the_same_rule(case: Any) -> None:
     """Not compiled, and forward alone, which is what CPUs have of it."""
     T, S, G, make = case

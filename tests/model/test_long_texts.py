@@ -42,6 +42,7 @@ POSITIONS: dict[str, dict[str, Any]] = {
         "position.rope.original_length": 8,
     },
     "alibi": {"position.kind": "alibi"},
+    "relative": {"position.kind": "relative", "position.relative.num_buckets": 8},
 }
 sparse = pytest.mark.parametrize("attention", SPARSE.values(), ids=SPARSE.keys())
 positions = pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS.keys())
@@ -82,13 +83,17 @@ def test_long_texts_in_blocks_equal_the_dense_mask(
     ids = texts(2, LENGTH)
     keep = torch.ones_like(ids, dtype=torch.bool)
     keep[1, 41:] = False
-    results = []
+    results, seen = [], []
+    monkeypatch.setattr(
+        blocked, "make_plan", lambda *a, make=blocked.make_plan: (seen.append(a), make(*a))[1]
+    )
     for backend in ("reference", "blocked"):
         model.zero_grad()
         with use_backend(backend):  # type: ignore[arg-type]
             logits = model(ids, keep=keep)
             logits[keep].square().sum().backward()
         results.append((logits[keep], gradient(model)))
+    assert len(seen) == len(model.config.attention.sparsity())  # one plan for all layers
     torch.testing.assert_close(results[1][0], results[0][0], **EXACT)
     torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-9, atol=1e-9)
 

@@ -27,8 +27,10 @@ def can_block(mask: Mask) -> bool:
     """Whether attention under `mask` can be computed in blocks."""
     return (
         mask.pattern is not None
-        and mask.bias is None
+        and mask.given_bias is None
         and mask.limit is None
+        # The bias goes by places in the batch, the pattern by places in the text.
+        and (mask.score_bias is None or mask.ends_with_padding)
         and mask.num_queries == mask.num_keys
         and not torch.compiler.is_compiling()  # how many blocks there are depends on the length
     )
@@ -157,28 +159,76 @@ def make_plan(mask: Mask, batch_size: int) -> Plan:
     places = is_global.int().argsort(dim=-1, descending=True, stable=True)[:, : mask.num_global]
     global_real = is_global.gather(1, places)
 
-    own = cut.keys((real & ~is_global)[:, None, :, None])[..., 0].unsqueeze(2)
-    limit = own & near_in_block(mask, cut)  # [rows * texts * blocks, 1, size, span]
+    limit = block_limit(mask, cut, real & ~is_global, places, global_real)
+    bias = block_bias(mask, cut, places)
+    blocks = Mask(
+        cut.size,
+        limit.shape[-1],
+        mask.device,
+        limit=for_batch(limit, rows, batch_size),
+        bias=None if bias is None else for_batch(bias, rows, batch_size),
+    )
     global_queries = None
-    if mask.num_global:
-        seen = global_real[:, None, None, :].expand(-1, 1, L, -1)
-        if mask.causal:
-            token = torch.arange(L, device=mask.device)[:, None]
-            seen = seen & (places[:, None, None, :] <= token)
-        else:
-            whole = real[:, None, None, :]
-            global_queries = Mask(mask.num_global, L, mask.device, limit=whole)
-        limit = torch.cat((cut.queries(seen), limit), dim=-1)
-    limit = torch.unflatten(limit, 0, (rows, -1)).expand(batch_size, -1, -1, -1, -1).flatten(0, 1)
-    blocks = Mask(cut.size, limit.shape[-1], mask.device, limit=limit)
+    if mask.num_global and not mask.causal:
+        bias = None if mask.score_bias is None else mask.score_bias.at(from_globals(places, L))
+        whole = real[:, None, None, :]
+        global_queries = Mask(mask.num_global, L, mask.device, limit=whole, bias=bias)
     return Plan(cut, order, places, global_real, blocks, global_queries)
+
+
+def for_batch(x: Tensor, rows: int, batch_size: int) -> Tensor:
+    """`[rows * blocks, …]` as `[B * blocks, …]`, where `rows` is B or 1."""
+    by_row = torch.unflatten(x, 0, (rows, -1))
+    return by_row.expand(batch_size, *by_row.shape[1:]).flatten(0, 1)
+
+
+def block_limit(mask: Mask, cut: Cut, own: Tensor, places: Tensor, global_real: Tensor) -> Tensor:
+    """Who may be seen within each block: bool `[rows * texts * blocks, 1, size, g + span]`.
+
+    Args:
+        mask: of the whole text.
+        cut: how it is cut.
+        own: bool `[rows, L]`, real tokens that are not global; those stand in front of every span.
+        places: as in `Plan`.
+        global_real: as in `Plan`.
+    """
+    beside = cut.keys(own[:, None, :, None])[..., 0].unsqueeze(2)
+    limit = beside & near_in_block(mask, cut)
+    if not mask.num_global:
+        return limit
+    seen = global_real[:, None, None, :].expand(-1, 1, mask.num_keys, -1)
+    if mask.causal:
+        token = torch.arange(mask.num_keys, device=mask.device)[:, None]
+        seen = seen & (places[:, None, None, :] <= token)
+    return torch.cat((cut.queries(seen), limit), dim=-1)
+
+
+def block_bias(mask: Mask, cut: Cut, places: Tensor) -> Tensor | None:
+    """The scores' bias within each block: `[rows * texts * blocks, H, size, g + span]`."""
+    if mask.score_bias is None:
+        return None
+    queries, keys = in_block(mask, cut)
+    near = mask.score_bias.at((queries - keys) * cut.dilation)[None]
+    to_globals = -from_globals(places, mask.num_keys).transpose(-2, -1)  # [rows, L, g]
+    far = cut.queries(mask.score_bias.at(to_globals))
+    return torch.cat((far, near.expand(len(far), -1, -1, -1)), dim=-1)
+
+
+def from_globals(places: Tensor, length: int) -> Tensor:
+    """`[rows, g, L]`: how many tokens each token of the text lies before each global one."""
+    return places[..., None] - torch.arange(length, device=places.device)
+
+
+def in_block(mask: Mask, cut: Cut) -> tuple[Tensor, Tensor]:
+    """Places `[size, 1]` of queries and `[span]` of keys, counted from a block's first key."""
+    queries = torch.arange(cut.size, device=mask.device)[:, None] + cut.before
+    return queries, torch.arange(cut.span, device=mask.device)
 
 
 def near_in_block(mask: Mask, cut: Cut) -> Tensor:
     """`[size, span]`: the pattern and look-ahead within any block, as all are alike."""
     assert mask.pattern is not None
-    queries = torch.arange(cut.size, device=mask.device)[:, None] + cut.before
-    keys = torch.arange(cut.span, device=mask.device)
+    queries, keys = in_block(mask, cut)
     near = mask.pattern.near(queries * cut.dilation, keys * cut.dilation)
     return near & (keys <= queries) if mask.causal else near
 

@@ -23,7 +23,8 @@ def can_flex(query: Tensor, mask: Mask, probability: float) -> bool:
     training = torch.is_grad_enabled() and query.requires_grad
     return (
         mask.pattern is not None
-        and mask.bias is None
+        and mask.given_bias is None
+        and mask.score_bias is None
         and mask.limit is None
         and mask.num_queries == mask.num_keys
         and probability == 0.0

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gnomon.model.patterns import Pattern
+from gnomon.model.score_bias import ScoreBias
 
 
 def padding_mask(keep: Tensor) -> Tensor:
@@ -43,6 +44,7 @@ class Mask:
         global_tokens: bool `[B, S]`, tokens that are global beside those of `pattern`.
         limit: any other limit, bool, broadcastable to `[B, 1, T, S]`.
         bias: float, broadcastable to `[B, H, T, S]`, added to the scores.
+        score_bias: makes the bias from how far apart queries and keys stand.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Mask:
         global_tokens: Tensor | None = None,
         limit: Tensor | None = None,
         bias: Tensor | None = None,
+        score_bias: ScoreBias | None = None,
     ) -> None:
         self.num_queries = num_queries
         self.num_keys = num_keys
@@ -70,7 +73,8 @@ class Mask:
         self.given_places = places
         self.global_tokens = global_tokens
         self.limit = limit
-        self.bias = bias
+        self.given_bias = bias
+        self.score_bias = score_bias
         # How it is computed in blocks and by FlexAttention, kept by whoever does it.
         self.plan: object = None
         self.flex_blocks: object = None
@@ -79,9 +83,17 @@ class Mask:
     @property
     def only_causal(self) -> bool:
         """Whether look-ahead over T == S says it all, which fused kernels apply by themselves."""
-        others = (self.padding, self.pattern, self.limit, self.bias)
+        others = (self.padding, self.pattern, self.limit, self.given_bias, self.score_bias)
         alone = all(other is None for other in others)
         return self.causal and alone and bool(self.num_queries == self.num_keys)
+
+    @cached_property
+    def bias(self) -> Tensor | None:
+        """What is added to the scores, broadcastable to `[B, H, T, S]`; None: nothing."""
+        if self.score_bias is None:
+            return self.given_bias
+        bias: Tensor = self.score_bias(self.num_queries, self.num_keys, self.device)
+        return bias
 
     @cached_property
     def real(self) -> Tensor:

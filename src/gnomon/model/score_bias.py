@@ -29,9 +29,12 @@ class AlibiBias(nn.Module):
 
     def forward(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor:
         """fp32 `[1, H, T, S]`; the queries are the last T of the S tokens."""
-        distance = offsets(num_queries, num_keys, device).abs()
-        slopes = torch.tensor(alibi_slopes(self.num_heads), device=device)
-        return (-slopes[:, None, None] * distance)[None]
+        return self.at(offsets(num_queries, num_keys, device))[None]
+
+    def at(self, offset: Tensor) -> Tensor:
+        """fp32 `[..., H, T, S]` at query-minus-key offsets `[..., T, S]`."""
+        slopes = torch.tensor(alibi_slopes(self.num_heads), device=offset.device)
+        return -slopes[:, None, None] * offset.abs().unsqueeze(-3)
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -56,8 +59,11 @@ class RelativeBias(nn.Module):
 
     def forward(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor:
         """`[1, H, T, S]`; the queries are the last T of the S tokens."""
-        buckets = self.buckets(offsets(num_queries, num_keys, device))
-        return self.weight[buckets].permute(2, 0, 1)[None]
+        return self.at(offsets(num_queries, num_keys, device))[None]
+
+    def at(self, offset: Tensor) -> Tensor:
+        """`[..., H, T, S]` at query-minus-key offsets `[..., T, S]`."""
+        return self.weight[self.buckets(offset)].movedim(-1, -3)
 
     def buckets(self, offset: Tensor) -> Tensor:
         """Bucket of each query-minus-key offset: exact when near, logarithmic when far."""
@@ -80,3 +86,6 @@ class RelativeBias(nn.Module):
     def initialise(self) -> None:
         """Small numbers: heads start nearly without preference for a distance."""
         nn.init.normal_(self.weight, std=0.02)
+
+
+ScoreBias = AlibiBias | RelativeBias

@@ -11,7 +11,7 @@ from gnomon.model.masks import Mask
 from gnomon.model.norm import build_norm
 from gnomon.model.positions import PositionConfig
 from gnomon.model.rope import Rotation, angles, cached_angles
-from gnomon.model.score_bias import AlibiBias, RelativeBias
+from gnomon.model.score_bias import AlibiBias, RelativeBias, ScoreBias
 
 
 class Stack(nn.Module):
@@ -31,7 +31,7 @@ class Stack(nn.Module):
         self.patterns = config.attention.sparsity()
         self.head_size = config.attention.width(config.d_model)
         self.rope = position.rope if position.kind == "rope" else None
-        self.score_bias: nn.Module | None = None
+        self.score_bias: ScoreBias | None = None
         if position.kind == "alibi":
             self.score_bias = AlibiBias(config.attention.num_heads)
         elif position.kind == "relative":
@@ -104,7 +104,6 @@ class Stack(nn.Module):
         if cache is not None:
             num_keys += cache.num_kept
             keep, places = cache.kept(num_queries, keep, device)
-        bias = None if self.score_bias is None else self.score_bias(num_queries, num_keys, device)
         return [
             Mask(
                 num_queries,
@@ -115,7 +114,7 @@ class Stack(nn.Module):
                 pattern=pattern,
                 places=places,
                 global_tokens=global_tokens,
-                bias=bias,
+                score_bias=self.score_bias,
             )
             for pattern in self.patterns or (None,)
         ]
