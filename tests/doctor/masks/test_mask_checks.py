@@ -162,6 +162,8 @@ def test_dropout_of_another_seed_is_no_leak() -> None:
         {},
         {"position": PositionConfig(kind="alibi")},
         {"attention": AttentionConfig(num_heads=4, pattern="sliding_window", window=2)},
+        {"attention": AttentionConfig(num_heads=4, pattern="dilated", window=2, dilation=2)},
+        {"attention": AttentionConfig(num_heads=4, pattern="block_sparse", block_size=2)},
         {"attention": AttentionConfig(num_heads=4, num_key_value_heads=2)},
     ],
 )
