@@ -99,6 +99,36 @@ def test_what_the_folder_knows_need_not_be_said(rotary: Path, tmp_path: Path) ->
     assert position(tmp_path / "dynamic")["rope"]["factor"] == 1.0
 
 
+def test_a_classifier_reads_on_where_it_was_cut(tmp_path: Path) -> None:
+    rows = "".join(f"{word} {n},{word}\n" for n in range(40) for word in ("yes", "no"))
+    (tmp_path / "data.csv").write_text("text,label\n" + rows, encoding="utf-8")
+    both = ["tokenizer.vocab_size=280", "training.max_steps=3", "training.precision=fp32"]
+    own = {
+        "classifier": ["model.d_model=32", "model.position.kind=rope", "data.max_length=16"],
+        "bilstm": [],
+    }
+    trained = {
+        preset: api.train(
+            preset,
+            data=tmp_path / "data.csv",
+            overrides=[*both, *settings],
+            run=tmp_path / preset,
+            check=False,
+        ).run
+        for preset, settings in own.items()
+    }
+    done = api.extend(trained["classifier"], tmp_path / "far", method="yarn", length=64)
+    assert "max_length: 16 → 64" in done.changes
+    classifier = api.load(tmp_path / "far")
+    assert classifier.max_length == 64
+    [found] = classifier.classify(["yes " * 30])
+    assert found.cut == 0
+    api.extend(trained["classifier"], tmp_path / "any", method="dynamic_ntk")
+    assert api.load(tmp_path / "any").max_length is None
+    with pytest.raises(ModelError, match="Only a Transformer"):
+        api.extend(trained["bilstm"], tmp_path / "out", method="rope")
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no_length": ({"method": "linear"}, "how far"),
     "both": ({"method": "linear", "factor": 2.0, "length": 99}, "Either"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from torch import Tensor
 
 from gnomon.api.load import model_folder
 from gnomon.errors import ModelError
@@ -28,6 +30,9 @@ from gnomon.training import check_weights
 Method = Literal["rope", "linear", "ntk", "dynamic_ntk", "yarn", "resize"]
 # What of a checkpoint belongs to its training, not to the model.
 _NOT_THE_MODEL = ("average.json", "training.json", "training.safetensors")
+# Keys of config.json: what training texts reached, and where a task cuts texts.
+_LONGEST = ("longest_source", "longest_target", "longest_text")
+_CUT_AT = "max_length"
 _READS = {
     "rope": ("theta",),
     "linear": ("length", "factor", "trained_length"),
@@ -94,6 +99,13 @@ def extend(
             seen=destination,
             mend="name a folder that does not exist yet, or remove it.",
         )
+    written = json.loads((source / CONFIG_FILE).read_text(encoding="utf-8"))
+    if "task" in written and "model" not in written:
+        raise ModelError(
+            "Only a Transformer has positions.",
+            seen=f"{source} holds {', '.join(set(written) & {'bilstm'}) or 'none'}",
+            mend="name a run or folder of a Transformer.",
+        )
     config = read_config(source)
     check_weights(source)
     weights = read_weights(source / WEIGHTS_FILE, "cpu")
@@ -104,14 +116,21 @@ def extend(
             raise ModelError("A new table needs its length.", mend="give the length in tokens.")
         operated = resize_table(config, weights, length)
     else:
-        known = trained_length or _trained_length(source, config)
+        known = trained_length or _trained_length(written, config)
         if factor is None and method == "dynamic_ntk":
             factor = 1.0
         factor = factor or _factor(length, known)
         operated = stretch_rope(config, weights, method, factor, known)
+        length = None if method == "dynamic_ntk" else length or round(factor * (known or 0))
     changes = _changes(config, operated)
+    longest = written.get(_CUT_AT)
+    if method != "rope" and longest is not None and (length is None or length > longest):
+        # Whatever it reads at once is cut there, and its positions now reach further.
+        written[_CUT_AT] = length
+        changes.append(f"{_CUT_AT}: {longest} → {length}")
+    written["model"] = asdict(operated.config)
     with atomic_folder(destination) as temporary:
-        _write(source, temporary, operated, changes)
+        _write(source, temporary, written, operated.weights, changes)
     return Extension(destination, changes, _settings(config, operated.config), method == "rope")
 
 
@@ -136,12 +155,11 @@ def _refuse_unread(method: str, given: Mapping[str, object]) -> None:
         )
 
 
-def _trained_length(folder: Path, config: TransformerConfig) -> int | None:
+def _trained_length(written: Mapping[str, Any], config: TransformerConfig) -> int | None:
     """The longest texts in training as far as the folder knows, in tokens."""
     if config.position.rope.scaling in ("dynamic_ntk", "yarn"):
         return config.position.rope.original_length
-    written = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    lengths = [written.get(key) for key in ("longest_source", "longest_target", "longest_text")]
+    lengths = [written.get(key) for key in (*_LONGEST, _CUT_AT)]
     return max((length for length in lengths if isinstance(length, int)), default=None)
 
 
@@ -197,7 +215,13 @@ def _differences(before: TransformerConfig, after: TransformerConfig) -> list[tu
     return [(f"{key}={new[key]}", old[key]) for key in new if new[key] != old[key]]
 
 
-def _write(source: Path, folder: Path, operated: Operated, changes: list[str]) -> None:
+def _write(
+    source: Path,
+    folder: Path,
+    config: Mapping[str, Any],
+    weights: Mapping[str, Tensor],
+    changes: Sequence[str],
+) -> None:
     """The model folder anew: all that is not the network as it was."""
     for path in source.iterdir():
         if path.name in (*_NOT_THE_MODEL, WEIGHTS_FILE):
@@ -206,11 +230,9 @@ def _write(source: Path, folder: Path, operated: Operated, changes: list[str]) -
             shutil.copytree(path, folder / path.name)
         else:
             shutil.copyfile(path, folder / path.name)
-    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    config["model"] = asdict(operated.config)
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
-    write_weights(operated.weights, folder / WEIGHTS_FILE)
+    write_weights(weights, folder / WEIGHTS_FILE)
     card = folder / CARD_FILE
     if card.is_file():
         # Scores on it are those of the model as it was.
