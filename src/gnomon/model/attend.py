@@ -90,6 +90,12 @@ def attend(
         output = backend(query, key, value, mask, scale, dropout)
         return output if mask.empty is None else output.masked_fill(mask.empty, 0.0)
 
+    if mask.documents is not None and forced_backend.get() not in BACKENDS:
+
+        def apart(query: Tensor, key: Tensor, value: Tensor, group: int) -> Tensor:
+            return attend(query, key, value, mask.of_group(group), scale=scale, dropout=dropout)
+
+        return mask.documents.apart(query, key, value, apart)
     if forced_backend.get() == "flex" and can_flex(query, mask, dropout):
         return flex(query, key, value, mask, scale)
     if in_blocks(mask):

@@ -29,6 +29,7 @@ def can_block(mask: Mask) -> bool:
         mask.pattern is not None
         and mask.given_bias is None
         and mask.limit is None
+        and mask.documents is None
         # The bias goes by places in the batch, the pattern by places in the text.
         and (mask.score_bias is None or mask.ends_with_padding)
         and mask.num_queries == mask.num_keys

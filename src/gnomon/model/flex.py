@@ -26,6 +26,7 @@ def can_flex(query: Tensor, mask: Mask, probability: float) -> bool:
         and mask.given_bias is None
         and mask.score_bias is None
         and mask.limit is None
+        and mask.documents is None
         and mask.num_queries == mask.num_keys
         and probability == 0.0
         and not torch.compiler.is_compiling()

@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from gnomon.model.documents import Documents
 from gnomon.model.patterns import Pattern
 from gnomon.model.score_bias import ScoreBias
 
@@ -42,6 +43,7 @@ class Mask:
         places: int `[S]` or `[B, S]`, where in the whole text the keys stand, padding not counted;
             None: counted here. Read by `pattern` only.
         global_tokens: bool `[B, S]`, tokens that are global beside those of `pattern`.
+        documents: of rows that hold several, none of which sees another; T == S.
         limit: any other limit, bool, broadcastable to `[B, 1, T, S]`.
         bias: float, broadcastable to `[B, H, T, S]`, added to the scores.
         score_bias: makes the bias from how far apart queries and keys stand.
@@ -58,6 +60,7 @@ class Mask:
         pattern: Pattern | None = None,
         places: Tensor | None = None,
         global_tokens: Tensor | None = None,
+        documents: Documents | None = None,
         limit: Tensor | None = None,
         bias: Tensor | None = None,
         score_bias: ScoreBias | None = None,
@@ -72,6 +75,7 @@ class Mask:
         self.pattern = pattern
         self.given_places = places
         self.global_tokens = global_tokens
+        self.documents = documents
         self.limit = limit
         self.given_bias = bias
         self.score_bias = score_bias
@@ -79,11 +83,32 @@ class Mask:
         self.plan: object = None
         self.flex_blocks: object = None
         self._additive: dict[torch.dtype, Tensor | None] = {}
+        self._of_groups: dict[int, Mask] = {}
+
+    def of_group(self, number: int) -> Mask:
+        """The same for the documents of one group, each a row of its own."""
+        assert self.documents is not None
+        if number not in self._of_groups:
+            group = self.documents.groups[number]
+            length = group.places.shape[1]
+            self._of_groups[number] = Mask(
+                length,
+                length,
+                self.device,
+                # Padding stands behind the text: looking back nobody sees it.
+                padding=None if self.causal else group.real,
+                causal=self.causal,
+                pattern=self.pattern,
+                bias=None if self.given_bias is None else self.given_bias[..., :length, :length],
+                score_bias=self.score_bias,
+            )
+        return self._of_groups[number]
 
     @property
     def only_causal(self) -> bool:
         """Whether look-ahead over T == S says it all, which fused kernels apply by themselves."""
-        others = (self.padding, self.pattern, self.limit, self.given_bias, self.score_bias)
+        limits = (self.padding, self.pattern, self.documents, self.limit)
+        others = (*limits, self.given_bias, self.score_bias)
         alone = all(other is None for other in others)
         return self.causal and alone and bool(self.num_queries == self.num_keys)
 
@@ -117,6 +142,8 @@ class Mask:
         """Int `[B or 1, S]`: where in the text the keys stand, padding not counted."""
         if self.given_places is not None:
             return self.given_places.view(-1, self.num_keys)
+        if self.documents is not None:
+            return self.documents.positions
         if self.ends_with_padding:
             return torch.arange(self.num_keys, device=self.device)[None]
         return (self.real.cumsum(dim=-1) - 1).clamp(min=0)
@@ -153,6 +180,8 @@ class Mask:
         """Logical and of all limits, broadcastable to `[B, 1, T, S]`; None: all see all."""
         size = (self.num_queries, self.num_keys, self.device)
         limits = [] if self.limit is None else [self.limit]
+        if self.documents is not None:
+            limits.append(self.documents.same)
         if self.pattern is not None:
             limits.append(self._seen_by_pattern())
         if self.causal:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.model.cache import Cache
+from gnomon.model.documents import Documents
 from gnomon.model.layer import Layer, LayerConfig
 from gnomon.model.masks import Mask
 from gnomon.model.norm import build_norm
@@ -53,6 +54,7 @@ class Stack(nn.Module):
         memory_keep: Tensor | None = None,
         cache: Cache | None = None,
         global_tokens: Tensor | None = None,
+        documents: Documents | None = None,
     ) -> Tensor:
         """Map `[B, T, D]` to `[B, T, D]`.
 
@@ -67,8 +69,9 @@ class Stack(nn.Module):
                 tokens are dropped.
             global_tokens: bool `[B, T]`, tokens that see all and are seen by all, beside the
                 first ones; without a cache only.
+            documents: of rows that hold several; without a cache and padding only.
         """
-        masks = self.masks(x.shape[1], keep, x.device, cache, global_tokens)
+        masks = self.masks(x.shape[1], keep, x.device, cache, global_tokens, documents)
         rotation = self.rotation(positions, largest, keep, cache)
         memory_mask = self.memory_mask(x.shape[1], memory, memory_keep, cache)
         passed_over = self.passed_over() if cache is None else frozenset()
@@ -98,6 +101,7 @@ class Stack(nn.Module):
         device: torch.device,
         cache: Cache | None,
         global_tokens: Tensor | None,
+        documents: Documents | None = None,
     ) -> list[Mask]:
         """Everything that limits or weighs self-attention; layers take the masks in turn."""
         num_keys, places = num_queries, None
@@ -114,6 +118,7 @@ class Stack(nn.Module):
                 pattern=pattern,
                 places=places,
                 global_tokens=global_tokens,
+                documents=documents,
                 score_bias=self.score_bias,
             )
             for pattern in self.patterns or (None,)

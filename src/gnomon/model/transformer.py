@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gnomon.errors import ModelError
 from gnomon.model.cache import Cache
 from gnomon.model.config import StackName, TransformerConfig
+from gnomon.model.documents import Documents
 from gnomon.model.embedding import Embedding, table_owners
 from gnomon.model.head import Head
 from gnomon.model.init import initialise
@@ -145,6 +146,7 @@ class Transformer(nn.Module):
         positions: Tensor | None = None,
         segments: Tensor | None = None,
         global_tokens: Tensor | None = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """Hidden states `[B, S, D]` of the encoder.
 
@@ -156,6 +158,7 @@ class Transformer(nn.Module):
             global_tokens: bool `[B, S]`, with a sparse attention pattern only: tokens that see
                 all and are seen by all (a question before its document), beside the first
                 `num_global_tokens`.
+            documents: int64 `[B, S]`, of packed rows; see `decode`.
         """
         if global_tokens is not None and self.config.attention.pattern == "full":
             raise ModelError(
@@ -167,12 +170,30 @@ class Transformer(nn.Module):
             raise ModelError(
                 "This model has no encoder.", seen="family decoder", mend="use model.decode."
             )
-        if keep is None:
+        packed = None
+        if documents is not None:
+            self._refuse_packed(keep, positions, global_tokens)
+            packed = Documents(documents)
+            positions = packed.positions
+        elif keep is None:
             keep = self.keep(source)
         positions, largest = place(positions, None, source.shape[1], 0, source.device)
         x = self.source_embedding(source, self.table("source"), positions, largest, segments)
-        hidden: Tensor = self.encoder(x, positions, largest, keep, global_tokens=global_tokens)
+        hidden: Tensor = self.encoder(
+            x, positions, largest, keep, global_tokens=global_tokens, documents=packed
+        )
         return hidden
+
+    def _refuse_packed(self, *beside: object) -> None:
+        """Packed rows have no padding of their own, and positions that are known."""
+        stretched = self.config.position.kind == "rope"
+        stretched = stretched and self.config.position.rope.scaling == "dynamic_ntk"
+        if stretched or any(each is not None for each in beside):
+            raise ModelError(
+                "Rows that hold several documents go without padding, positions, global tokens, "
+                "memory and cache of their own, and without dynamic_ntk.",
+                mend="give `documents` alone, with a number of its own for each stretch of padding.",
+            )
 
     def decode(
         self,
@@ -184,6 +205,7 @@ class Transformer(nn.Module):
         positions: Tensor | None = None,
         segments: Tensor | None = None,
         cache: Cache | None = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """Hidden states `[B, T, D]` of the decoder.
 
@@ -199,6 +221,9 @@ class Transformer(nn.Module):
             positions: int64 `[T]` or `[B, T]`; None: counted over the kept tokens.
             segments: int64 `[B, T]`, with segment embeddings only; None: all 0.
             cache: from `new_cache`; this call's tokens are added to it.
+            documents: int64 `[B, T]`, of rows that hold several documents one after another:
+                neighbours with the same number are one, which sees nothing of the others and
+                whose positions begin at 0.
         """
         if self.decoder is None or self.target_embedding is None:
             raise ModelError(
@@ -211,13 +236,19 @@ class Transformer(nn.Module):
                 mend="pass model.encode(source) as memory; only a cache that has seen it may go "
                 "without.",
             )
-        past = 0
+        packed, past = None, 0
+        if documents is not None:
+            self._refuse_packed(memory, memory_keep, keep, positions, cache)
+            packed = Documents(documents)
+            positions = packed.positions
         if cache is not None:
             past = cache.length
             keep, memory_keep = cache.extend(target, keep, memory_keep)
         positions, largest = place(positions, keep, target.shape[1], past, target.device)
         x = self.target_embedding(target, self.table("target"), positions, largest, segments)
-        hidden: Tensor = self.decoder(x, positions, largest, keep, memory, memory_keep, cache)
+        hidden: Tensor = self.decoder(
+            x, positions, largest, keep, memory, memory_keep, cache, documents=packed
+        )
         return hidden
 
     def decode_in_chunks(
