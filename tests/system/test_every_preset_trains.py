@@ -34,7 +34,11 @@ TEXTS = ["123", "4567890", ""]
 def test_preset(tmp_path: Path, name: str, precision: str) -> None:
     # Validation runs before further steps: nothing that it caches may break their gradients.
     task = recipe_kind(name)().task  # type: ignore[call-arg]
-    text = {"translation": write_digits, "classification": write_labels}[task]
+    text = {
+        "translation": write_digits,
+        "classification": write_labels,
+        "language_model": write_text,
+    }[task]
     training = api.train(
         name,
         data=text(tmp_path, num_pairs=120),
@@ -43,7 +47,11 @@ def test_preset(tmp_path: Path, name: str, precision: str) -> None:
     )
     assert training.outcome.step == 6
     model = gnomon.load(training.run, checkpoint="last")
-    use = {"translation": translated, "classification": labelled}[task]
+    use = {
+        "translation": translated,
+        "classification": labelled,
+        "language_model": continued,
+    }[task]
     assert [use(model, [text])[0] for text in TEXTS] == use(model, TEXTS)
 
 
@@ -53,6 +61,17 @@ def translated(model: Any, texts: list[str]) -> list[str]:
 
 def labelled(model: Any, texts: list[str]) -> list[str]:
     return [result.labels[0] for result in model.classify(texts)]
+
+
+def write_text(folder: Path, *, num_pairs: int) -> Path:
+    """Digit strings, one a line."""
+    path = folder / "digits.txt"
+    path.write_text(write_digits(folder, num_pairs=num_pairs).read_text().replace("\t", "\n"))
+    return path
+
+
+def continued(model: Any, texts: list[str]) -> list[str]:
+    return [result.text for result in model.generate(texts, max_tokens=8)]
 
 
 def write_labels(folder: Path, *, num_pairs: int) -> Path:

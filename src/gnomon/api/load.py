@@ -13,12 +13,13 @@ from gnomon.decoding import Combination
 from gnomon.errors import GnomonError, ModelError, RecipeError
 from gnomon.model.io import CONFIG_FILE
 from gnomon.tasks import ensemble as together
-from gnomon.tasks import load_classifier, load_translator
+from gnomon.tasks import load_classifier, load_language_model, load_translator
 from gnomon.training import RunFolder, check_weights, choose_device
 
 LOADERS: dict[str, Callable[[Path, torch.device], Any]] = {
     "translation": load_translator,
     "classification": load_classifier,
+    "language_model": load_language_model,
 }
 
 
@@ -30,7 +31,7 @@ def load(
     ensemble: Sequence[str | Path] = (),
     combination: Combination = "mean",
 ) -> Any:
-    """Load a trained model: a `Translator` or a `Classifier`, by what the folder holds.
+    """Load a trained model: `Translator`, `Classifier` or `LanguageModel`, by what is there.
 
     Args:
         path: a run (its best model by validation), a checkpoint or a model folder.
@@ -99,7 +100,11 @@ def is_of(path: str | Path, task: str, checkpoint: str = "best") -> bool:
         return False
 
 
-_VERBS = {"translation": "translate", "classification": "classify"}
+_VERBS = {
+    "translation": "translate",
+    "classification": "classify",
+    "language_model": "generate",
+}
 
 
 def task_of(folder: Path) -> str:

@@ -17,6 +17,7 @@ from gnomon.cli import (
     doctor,
     evaluate,
     extend,
+    generate,
     prepare,
     quickstart,
     recipe,
@@ -67,6 +68,7 @@ _add("runs", runs.runs)
 _add("doctor", doctor.doctor)
 _add("translate", translate.translate)
 _add("classify", classify.classify)
+_add("generate", generate.generate)
 _add("score", score.score)
 _add("average", average.average)
 _add("extend", extend.extend)

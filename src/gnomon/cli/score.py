@@ -1,4 +1,4 @@
-"""`gnomon score`: how probable a model finds given translations, one line out per pair in."""
+"""`gnomon score`: how probable a model finds translations or texts, one line out per line in."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ def score(
 ) -> None:
     """Score given translations: log-probability, tokens, their mean, perplexity; TABs between.
 
+    With a language model, the lines of a text file (--data, or standard input).
+
     A pair that has no probability (it is longer than the model reaches, or the source alone is
     blank) gets "nan" (null with --json, and the reason) and is named on standard error. So is one
     that is longer than any in training: it has a score ("beyond_training": true with --json).
@@ -49,6 +51,31 @@ def score(
     from gnomon import api
     from gnomon.errors import excerpt
 
+    if api.is_of(model, "language_model", checkpoint):
+        from gnomon.cli.score_texts import score_texts
+
+        options.refuse_beside(
+            "a language model",
+            {
+                "--src": src,
+                "--ref": ref,
+                "--source-field": source_field,
+                "--target-field": target_field,
+                "--tag": tag,
+            },
+            "a language model scores texts by themselves",
+        )
+        score_texts(
+            model,
+            data=data,
+            output=output,
+            json_=json_,
+            batch_tokens=batch_tokens,
+            checkpoint=checkpoint,
+            device=device,
+            progress=progress,
+        )
+        return
     fields = {"source_field": source_field, "target_field": target_field}
     corpus = api.given_pairs(src, ref, data, model=model, checkpoint=checkpoint, **fields)
     translator = api.load_for("translation", model, checkpoint=checkpoint, device=device)

@@ -66,7 +66,11 @@ def train(
     if outcome.finished:
         _say_expected(training)
         _say_scores(training)
-        verb = {"translation": "translate", "classification": "classify"}[training.recipe.task]
+        verb = {
+            "translation": "translate",
+            "classification": "classify",
+            "language_model": "generate",
+        }[training.recipe.task]
         say(f"next: gnomon evaluate {training.run}")
         say(f"      gnomon {verb} {training.run} < input.txt")
     raise typer.Exit(outcome.exit_code)

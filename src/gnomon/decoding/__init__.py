@@ -8,11 +8,12 @@ from gnomon.decoding.beam import beam_search
 from gnomon.decoding.config import SearchConfig
 from gnomon.decoding.constraints import Constraints, TokenAutomaton
 from gnomon.decoding.ensemble import Combination, EnsembleScorer, combined
-from gnomon.decoding.greedy import greedy_search
+from gnomon.decoding.greedy import greedy_search, greedy_steps
 from gnomon.decoding.hypothesis import Hypothesis
 from gnomon.decoding.required import contains, essential
-from gnomon.decoding.sampling import sample
+from gnomon.decoding.sampling import sample, sample_steps
 from gnomon.decoding.scorer import AttendingScorer, TokenScorer
+from gnomon.decoding.steps import Step, Steps, exhaust
 from gnomon.decoding.transformer import DecoderScorer, EncoderDecoderScorer
 
 __all__ = [
@@ -24,12 +25,17 @@ __all__ = [
     "EnsembleScorer",
     "Hypothesis",
     "SearchConfig",
+    "Step",
+    "Steps",
     "TokenAutomaton",
     "TokenScorer",
     "beam_search",
     "combined",
     "contains",
     "essential",
+    "exhaust",
     "greedy_search",
+    "greedy_steps",
     "sample",
+    "sample_steps",
 ]

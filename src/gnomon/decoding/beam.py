@@ -23,8 +23,8 @@ def beam_search(
     scorer: TokenScorer,
     config: SearchConfig,
     *,
-    pad_id: int,
-    bos_id: int,
+    pad_id: int | None,
+    bos_id: int | None,
     eos_id: int,
     max_lengths: Sequence[int],
     constraints: Sequence[Constraints] | None = None,
@@ -44,7 +44,8 @@ def beam_search(
 
     Args:
         scorer: fresh, with one empty hypothesis per sentence; it is used up.
-        pad_id, bos_id: never generated.
+        pad_id, bos_id: never generated; None: there is no such token, or it is EOS, and the scorer
+            knows what its texts begin with.
         max_lengths: the longest output of each sentence, in tokens with EOS (`config.max_lengths`).
         constraints: of each sentence; None: none.
 
@@ -62,7 +63,7 @@ def beam_search(
     )
     steering = Steering(scorer, config, rules, constraints)
     beams = _Beams.empty(len(max_lengths), config.nbest, scorer.device)
-    tokens = torch.full((len(max_lengths), 1), bos_id, device=scorer.device)
+    tokens = torch.full((len(max_lengths), 1), bos_id or 0, device=scorer.device)
     results: dict[int, list[Hypothesis]] = {}
     finished: list[_Beams] = []
     for length in range(1, rules.longest + 1):

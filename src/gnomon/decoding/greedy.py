@@ -15,16 +15,16 @@ from gnomon.decoding.hypothesis import Hypothesis
 from gnomon.decoding.rules import SearchRules, no_output, split_finished
 from gnomon.decoding.scorer import TokenScorer
 from gnomon.decoding.steering import Steering
+from gnomon.decoding.steps import Step, Steps, exhaust
 from gnomon.decoding.topk import best_extensions
 
 
-@torch.inference_mode()
 def greedy_search(
     scorer: TokenScorer,
     config: SearchConfig,
     *,
-    pad_id: int,
-    bos_id: int,
+    pad_id: int | None,
+    bos_id: int | None,
     eos_id: int,
     max_lengths: Sequence[int],
     constraints: Sequence[Constraints] | None = None,
@@ -39,6 +39,31 @@ def greedy_search(
     Returns:
         One hypothesis per sentence.
     """
+    return exhaust(
+        greedy_steps(
+            scorer,
+            config,
+            pad_id=pad_id,
+            bos_id=bos_id,
+            eos_id=eos_id,
+            max_lengths=max_lengths,
+            constraints=constraints,
+        )
+    )
+
+
+@torch.inference_mode()
+def greedy_steps(
+    scorer: TokenScorer,
+    config: SearchConfig,
+    *,
+    pad_id: int | None,
+    bos_id: int | None,
+    eos_id: int,
+    max_lengths: Sequence[int],
+    constraints: Sequence[Constraints] | None = None,
+) -> Steps[list[Hypothesis]]:
+    """`greedy_search` step by step."""
     rules = SearchRules(
         scorer, config, pad_id=pad_id, bos_id=bos_id, eos_id=eos_id, max_lengths=max_lengths
     )
@@ -46,7 +71,7 @@ def greedy_search(
     steering = Steering(scorer, replace(config, beam=1, coverage_penalty=0.0), rules, constraints)
     active = torch.arange(len(max_lengths), device=scorer.device)  # [B] places in the result
     log_probs = own = torch.zeros(len(active), 1, device=scorer.device)
-    tokens = torch.full((len(active), 1), bos_id, device=scorer.device)
+    tokens = torch.full((len(active), 1), bos_id or 0, device=scorer.device)
     history = tokens[:, :0]  # [B, length]
     finished: list[tuple[Tensor, ...]] = []
     for length in range(1, rules.longest + 1):
@@ -58,6 +83,8 @@ def greedy_search(
         history = torch.cat((history, tokens), 1)
         truncated = tokens[:, 0] != eos_id
         done = ~truncated | (rules.max_lengths[active] <= length)
+        if stopped := (yield Step(active, tokens, own)):
+            done |= torch.isin(active, torch.tensor(sorted(stopped), device=active.device))
         leaving, staying = split_finished(done, log_probs)
         if len(leaving) == 0:
             continue

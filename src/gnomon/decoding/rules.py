@@ -26,8 +26,8 @@ class SearchRules:
         scorer: TokenScorer,
         config: SearchConfig,
         *,
-        pad_id: int,
-        bos_id: int,
+        pad_id: int | None,
+        bos_id: int | None,
         eos_id: int,
         max_lengths: Sequence[int],
     ) -> None:
@@ -48,7 +48,7 @@ class SearchRules:
                 "A length limit must be at least 1, the EOS token.", seen=min(max_lengths)
             )
         self.eos_id = eos_id
-        self.never = sorted({pad_id, bos_id})
+        self.never = sorted({each for each in (pad_id, bos_id) if each is not None})
         self.min_length = config.min_length
         self.longest = max(max_lengths, default=0)
         self.max_lengths = torch.tensor(max_lengths, dtype=torch.long, device=scorer.device)

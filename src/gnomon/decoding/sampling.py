@@ -15,18 +15,18 @@ from gnomon.decoding.hypothesis import Hypothesis
 from gnomon.decoding.rules import SearchRules, no_output, split_finished
 from gnomon.decoding.scorer import TokenScorer
 from gnomon.decoding.steering import Steering
+from gnomon.decoding.steps import Step, Steps, exhaust
 from gnomon.errors import RecipeError
 
 _BLOCK = 64  # places of an output that numbers are drawn for at a time
 
 
-@torch.inference_mode()
 def sample(
     scorer: TokenScorer,
     config: SearchConfig,
     *,
-    pad_id: int,
-    bos_id: int,
+    pad_id: int | None,
+    bos_id: int | None,
     eos_id: int,
     max_lengths: Sequence[int],
     keys: Sequence[int],
@@ -52,6 +52,33 @@ def sample(
         RecipeError: `config` has problems, or a phrase is required.
         ModelError: as for `beam_search`.
     """
+    return exhaust(
+        sample_steps(
+            scorer,
+            config,
+            pad_id=pad_id,
+            bos_id=bos_id,
+            eos_id=eos_id,
+            max_lengths=max_lengths,
+            keys=keys,
+            constraints=constraints,
+        )
+    )
+
+
+@torch.inference_mode()
+def sample_steps(
+    scorer: TokenScorer,
+    config: SearchConfig,
+    *,
+    pad_id: int | None,
+    bos_id: int | None,
+    eos_id: int,
+    max_lengths: Sequence[int],
+    keys: Sequence[int],
+    constraints: Sequence[Constraints] | None = None,
+) -> Steps[list[list[Hypothesis]]]:
+    """`sample` step by step."""
     if any(each.required for each in constraints or ()):
         raise RecipeError(
             "sampling cannot promise required phrases", mend="use beam search for them"
@@ -65,7 +92,7 @@ def sample(
     log_probs = torch.zeros(len(active), n, device=device)
     alive = torch.ones(len(active), n, dtype=torch.bool, device=device)
     parents = torch.zeros(len(active), n, dtype=torch.long, device=device)
-    tokens = torch.full((len(active), 1), bos_id, device=device)
+    tokens = torch.full((len(active), 1), bos_id or 0, device=device)
     history = torch.zeros(len(active), 1, 0, dtype=torch.long, device=device)  # [B, n, length]
     results: dict[int, list[Hypothesis]] = {}
     for length in range(1, rules.longest + 1):
@@ -88,6 +115,8 @@ def sample(
         alive = alive & (tokens != eos_id) & (log_probs > -torch.inf)
 
         done = ~alive.any(1) | (rules.max_lengths[active] <= length)
+        if stopped := (yield Step(active, tokens, log_probs)):
+            done |= torch.isin(active, torch.tensor(sorted(stopped), device=device))
         sane = torch.where((peak <= 0).all(1), 0.0, torch.inf)
         leaving, staying = split_finished(done, sane.unsqueeze(1))
         for place, rows, sums in zip(

@@ -93,6 +93,8 @@ class DecoderScorer(_CachedScorer):
             may be empty.
         device: where the model is.
         max_length: of prompt and output together; see `Transformer.new_cache`.
+        begun: the prompts hold all that they begin with, one id at least; the token that the search
+            begins with is passed over.
     """
 
     def __init__(
@@ -102,17 +104,21 @@ class DecoderScorer(_CachedScorer):
         device: torch.device | str = "cpu",
         *,
         max_length: int | None = None,
+        begun: bool = False,
     ) -> None:
         super().__init__(model, len(prompts), max_length)
-        self.prompts = prompts
+        self.prompts = [prompt[1:] for prompt in prompts] if begun else prompts
+        self.firsts: Tensor | None = None
         self.device = torch.device(device)
+        if begun:
+            self.firsts = torch.tensor([[each[0]] for each in prompts], device=self.device)
 
     @torch.inference_mode()
     def next_log_probs(self, tokens: Tensor) -> Tensor:
         """See `TokenScorer.next_log_probs`."""
         rows, keep = tokens.reshape(-1, 1), None
         if self.cache.length == 0:
-            rows, keep = self._with_prompts(rows)
+            rows, keep = self._with_prompts(rows if self.firsts is None else self.firsts)
         hidden = self.model.decode(rows, keep=keep, cache=self.cache)
         return self.log_probs(hidden, tokens)
 

@@ -94,6 +94,6 @@ class Documents:
         flat = [x.transpose(1, 2).reshape(B * T, -1, K) for x in (query, key, value)]
         found = []
         for number, group in enumerate(self.groups):
-            rows = (x[group.places].transpose(1, 2) for x in flat)
-            found.append(attend(*rows, number).transpose(1, 2).reshape(-1, H, K))
+            q, k, v = (x[group.places].transpose(1, 2) for x in flat)
+            found.append(attend(q, k, v, number).transpose(1, 2).reshape(-1, H, K))
         return torch.cat(found)[self.back].view(B, T, H, K).transpose(1, 2)

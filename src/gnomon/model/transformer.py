@@ -192,7 +192,7 @@ class Transformer(nn.Module):
             raise ModelError(
                 "Rows that hold several documents go without padding, positions, global tokens, "
                 "memory and cache of their own, and without dynamic_ntk.",
-                mend="give `documents` alone, with a number of its own for each stretch of padding.",
+                mend="give `documents` alone, with a number of its own for padding.",
             )
 
     def decode(

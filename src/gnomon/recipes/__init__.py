@@ -15,6 +15,7 @@ from gnomon.recipes.curve import (
     read_curve,
     shipped_curve,
 )
+from gnomon.recipes.language_model import LanguageModelRecipe
 from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_kind, recipe_text
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
@@ -25,6 +26,7 @@ __all__ = [
     "ClassificationRecipe",
     "CurvePoint",
     "ExpectedCurve",
+    "LanguageModelRecipe",
     "Recipe",
     "TranslationRecipe",
     "Verdict",

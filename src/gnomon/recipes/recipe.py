@@ -16,7 +16,10 @@ from gnomon.training import (
     TrainingConfig,
 )
 
-LOWER_IS_BETTER = ("nll", "ter", "calibration_error")
+LOWER_IS_BETTER = (
+    *("nll", "ter", "calibration_error"),
+    *("perplexity", "bits_per_character", "bits_per_byte"),
+)
 
 SCHEMA_VERSION = 3
 """Raised when a key changes its meaning; `load.migrate` brings older recipes forward."""

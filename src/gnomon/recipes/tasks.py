@@ -7,12 +7,14 @@ from typing import Any
 
 from gnomon.errors import RecipeError
 from gnomon.recipes.classification import ClassificationRecipe
+from gnomon.recipes.language_model import LanguageModelRecipe
 from gnomon.recipes.recipe import Recipe
 from gnomon.recipes.translation import TranslationRecipe
 
 RECIPES: dict[str, type[Recipe]] = {
     "translation": TranslationRecipe,
     "classification": ClassificationRecipe,
+    "language_model": LanguageModelRecipe,
 }
 DEFAULT = "translation"
 

@@ -14,8 +14,13 @@ from gnomon.tasks.card import add_scores_to_card
 from gnomon.tasks.classification import ClassificationTask, LabelPreparation
 from gnomon.tasks.classifier import Classification, Classifier
 from gnomon.tasks.classifier_folder import load_classifier, save_classifier
+from gnomon.tasks.continuation import Continuation
 from gnomon.tasks.evaluation import evaluate_translator
 from gnomon.tasks.folder import ensemble, load_translator, load_weights, save_translator
+from gnomon.tasks.language_folder import load_language_model, save_language_model
+from gnomon.tasks.language_model import LanguageModel
+from gnomon.tasks.language_modelling import LanguageModellingTask, LanguagePreparation
+from gnomon.tasks.language_scoring import TextScore
 from gnomon.tasks.preparation import Preparation, prepare_translation
 from gnomon.tasks.scoring import PairScore
 from gnomon.tasks.symmetrisation import Symmetrisation, symmetrise
@@ -30,11 +35,16 @@ __all__ = [
     "Classification",
     "ClassificationTask",
     "Classifier",
+    "Continuation",
     "LabelPreparation",
+    "LanguageModel",
+    "LanguageModellingTask",
+    "LanguagePreparation",
     "PairScore",
     "Preparation",
     "Symmetrisation",
     "Terminology",
+    "TextScore",
     "Translation",
     "TranslationTask",
     "Translator",
@@ -43,11 +53,13 @@ __all__ = [
     "ensemble",
     "evaluate_translator",
     "load_classifier",
+    "load_language_model",
     "load_translator",
     "load_weights",
     "prepare_translation",
     "recipe_lines",
     "save_classifier",
+    "save_language_model",
     "save_translator",
     "symmetrise",
 ]

@@ -99,9 +99,9 @@ class StoreWriter:
         self.max_length = max_length
         self.on_too_long = on_too_long
         self.report = BuildReport()
-        self.line_numbers = _ArrayWriter(folder, "line_numbers", np.dtype("<i8"))
+        self.line_numbers = ArrayWriter(folder, "line_numbers", np.dtype("<i8"))
         marks = (SINGLE_WORDS,) if encoder.marks_single_words else ()
-        self.marks = [_ArrayWriter(folder, name, np.dtype("?")) for name in marks]
+        self.marks = [ArrayWriter(folder, name, np.dtype("?")) for name in marks]
         self.sides = {
             name: _SideWriter(folder, name, tokenizer.vocab_size, encoder.num_variants)
             for name, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target))
@@ -244,7 +244,7 @@ def manifest_digest(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-class _ArrayWriter:
+class ArrayWriter:
     """Appends to an array in a file."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]) -> None:
@@ -255,9 +255,11 @@ class _ArrayWriter:
         self._file: BinaryIO | None = None
 
     def open(self, stack: ExitStack) -> None:
+        """Begin the file; `stack` closes it."""
         self._file = stack.enter_context(self._path.open("wb"))
 
     def write(self, values: NDArray[Any]) -> None:
+        """Append values."""
         assert self._file is not None, "open() comes first"
         values.astype(self.dtype).tofile(self._file)
         self.length += len(values)
@@ -273,12 +275,12 @@ class _SideWriter:
         self._offsets = []
         for variant in range(num_variants):
             ids, offsets = array_names(name, variant)
-            self._ids.append(_ArrayWriter(folder, ids, dtype))
-            self._offsets.append(_ArrayWriter(folder, offsets, np.dtype("<i8")))
+            self._ids.append(ArrayWriter(folder, ids, dtype))
+            self._offsets.append(ArrayWriter(folder, offsets, np.dtype("<i8")))
         self._num_unknown = 0  # in the first variant
 
     @property
-    def arrays(self) -> list[_ArrayWriter]:
+    def arrays(self) -> list[ArrayWriter]:
         return [*self._ids, *self._offsets]
 
     def open(self, stack: ExitStack) -> None:

@@ -15,7 +15,8 @@ class VocabularyConfig:
     # A vocabulary to use instead of learning one: a SentencePiece .model or a tokenizer.json that
     # gnomon wrote.
     model_file: str | None = None
-    kind: Literal["bpe", "unigram"] = "bpe"
+    # characters: each is a piece; line breaks too, where texts hold them
+    kind: Literal["bpe", "unigram", "characters"] = "bpe"
     vocab_size: int = 8000  # upper bound on ids, special and byte ids included
     byte_fallback: bool = True  # unknown characters become bytes; False: they become <unk>
     min_frequency: int = 2  # rarer characters and merges are not learned
@@ -56,8 +57,10 @@ class VocabularyConfig:
     def unused(self) -> list[str]:
         """Return every key that has no effect beside the others."""
         found = []
+        default = type(self)()
+        if self.kind == "characters" and self.split_digits != default.split_digits:
+            found.append("tokenizer.split_digits has no effect: every character is a piece")
         if self.model_file is not None:
-            default = type(self)()
             found += [
                 f"tokenizer.{key} has no effect beside tokenizer.model_file, which decides it"
                 for key in _LEARNING

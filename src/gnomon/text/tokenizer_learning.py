@@ -42,6 +42,8 @@ def learn(lines: Iterable[str], config: VocabularyConfig, tags: Sequence[str] = 
             seen=f"{sum(counts.values())} characters, none of them frequent enough",
             mend="give more text, lower tokenizer.min_frequency, or raise tokenizer.vocab_size",
         )
+    if config.kind == "characters":
+        return assemble(_of_characters(sorted(alphabet), config, tags), config, tags)
     rare = counts.keys() - alphabet
     # A rare character leaves a gap, or its neighbours would be learned as one piece.
     gaps = str.maketrans(dict.fromkeys(rare, _GAP))
@@ -70,10 +72,27 @@ def _alphabet(counts: Counter[str], config: VocabularyConfig, tags: Sequence[str
     # With bytes to fall back on, half the room is kept for pieces of several characters: Chinese
     # has thousands of characters, and most of them are rarer than most words. The unigram trainer
     # never ends where single characters fill the room.
-    limit = room if config.kind == "bpe" and not config.byte_fallback else room // 2
+    alone = config.kind == "characters" or (config.kind == "bpe" and not config.byte_fallback)
+    limit = room if alone else room // 2
     frequent = [item for item in counts.items() if item[1] >= config.min_frequency]
     frequent.sort(key=lambda item: (-item[1], item[0]))
-    return {character for character, _ in frequent[:limit]} - {*_DROPPED}
+    dropped = {_MARK} if config.kind == "characters" else {*_DROPPED}
+    return {character for character, _ in frequent[:limit]} - dropped
+
+
+def _of_characters(
+    alphabet: list[str], config: VocabularyConfig, tags: Sequence[str]
+) -> dict[str, Any]:
+    """BPE without merges: every character is a piece."""
+    return {
+        "type": "BPE",
+        "unk_token": SPECIALS[UNK_ID],
+        "byte_fallback": config.byte_fallback,
+        "vocab": {
+            piece: index for index, piece in enumerate((*reserved_names(config, tags), *alphabet))
+        },
+        "merges": [],
+    }
 
 
 def _learn_bpe(

@@ -11,17 +11,15 @@ from pathlib import Path
 
 from gnomon.api.jobs.base import Base, open_base
 from gnomon.api.jobs.job import Say
+from gnomon.api.jobs.vocabulary import kept, learned
 from gnomon.doctor import Report
 from gnomon.doctor.monitors.run import RunMonitors
 from gnomon.doctor.preflight import preflight
-from gnomon.errors import ModelError
-from gnomon.files import atomic_folder, lock_beside
 from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
 from gnomon.recipes.classification import ClassificationRecipe
 from gnomon.tasks.adaptation import adapt
 from gnomon.tasks.classification import ClassificationTask, LabelPreparation
-from gnomon.text import Tokenizer
-from gnomon.text.framing import Framing, OwnFraming, load_framing
+from gnomon.text.framing import Framing
 from gnomon.text.labelled import LabelledSplits, open_labelled
 from gnomon.training import Monitors, RunFolder, Validate
 
@@ -43,7 +41,7 @@ class ClassificationJob:
         if start_from is not None:
             framing = self._take_over(start_from, splits)
         elif checkpoints:
-            framing = _framing_in(checkpoints)
+            framing = kept(checkpoints)
         else:
             framing = self._vocabulary(splits, cache)
         self._preparation = LabelPreparation.of(splits, framing, self.recipe.data)
@@ -63,21 +61,8 @@ class ClassificationJob:
         return base.framing
 
     def _vocabulary(self, splits: LabelledSplits, cache: Path) -> Framing:
-        config = self.recipe.tokenizer
-        if config.model_file is not None:
-            return OwnFraming(Tokenizer.load(config.model_file))
-        key = json.dumps([splits.train.fingerprint, config.vocabulary_options()])
-        place = cache / f"vocabulary-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-        with lock_beside(place):  # another process may be learning it
-            try:
-                return load_framing(place)
-            except ModelError:  # absent or damaged
-                self.say(f"learning a {config.kind} vocabulary of up to {config.vocab_size:,}")
-            texts = [*splits.train.texts, *(splits.train.pairs or [])]
-            learned = OwnFraming(Tokenizer.train(texts, config))
-            with atomic_folder(place) as folder:
-                learned.save(folder)
-        return learned
+        texts = [*splits.train.texts, *(splits.train.pairs or [])]
+        return learned(self.recipe.tokenizer, texts, splits.train.fingerprint, cache, self.say)
 
     @property
     def preparation(self) -> LabelPreparation:
@@ -181,15 +166,3 @@ def _about_rows(preparation: LabelPreparation) -> Iterator[str]:
             f"{preparation.config.max_length} tokens, their end is not read: rows {first}"
             + (" …" if len(cut) > 5 else "")
         )
-
-
-def _framing_in(checkpoints: Sequence[Path]) -> Framing:
-    """The vocabulary in the newest checkpoint where it can be read."""
-    unreadable: ModelError | None = None
-    for checkpoint in checkpoints:
-        try:
-            return load_framing(checkpoint)
-        except ModelError as error:
-            unreadable = unreadable or error
-    assert unreadable is not None, "there is a checkpoint"
-    raise unreadable

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gnomon.api.jobs.classification import ClassificationJob
 from gnomon.api.jobs.job import Job, Say
+from gnomon.api.jobs.language_model import LanguageModelJob
 from gnomon.api.jobs.translation import TranslationJob
 from gnomon.errors import RecipeError
-from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe
+from gnomon.recipes import ClassificationRecipe, LanguageModelRecipe, Recipe, TranslationRecipe
 
 
 def job_of(recipe: Recipe, say: Say) -> Job:
@@ -19,4 +20,6 @@ def job_of(recipe: Recipe, say: Say) -> Job:
         return TranslationJob(recipe, say)
     if isinstance(recipe, ClassificationRecipe):
         return ClassificationJob(recipe, say)
+    if isinstance(recipe, LanguageModelRecipe):
+        return LanguageModelJob(recipe, say)
     raise RecipeError("a recipe must be of a task that gnomon trains", seen=type(recipe).__name__)

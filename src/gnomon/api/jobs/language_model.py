@@ -1,0 +1,120 @@
+"""Training a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from gnomon.api.first_model import first_model
+from gnomon.api.jobs.job import Say
+from gnomon.api.jobs.vocabulary import kept, learned
+from gnomon.doctor import Report
+from gnomon.recipes.language_model import LanguageModelRecipe
+from gnomon.tasks.language_folder import load_language_model
+from gnomon.tasks.language_model import LanguageModel
+from gnomon.tasks.language_modelling import LanguageModellingTask, LanguagePreparation
+from gnomon.text.document_files import DocumentSource, open_documents
+from gnomon.text.document_store import DocumentStore
+from gnomon.text.framing import Framing
+from gnomon.text.vocabulary import Vocabulary
+from gnomon.training import Monitors, RunFolder, Validate
+
+
+class LanguageModelJob:
+    """Trains a decoder on documents (see `Job`)."""
+
+    def __init__(self, recipe: LanguageModelRecipe, say: Say) -> None:
+        self.recipe = recipe
+        self.say = say
+        self._base: LanguageModel | None = None
+        self._preparation: LanguagePreparation | None = None
+
+    def prepare(self, cache: Path, checkpoints: Sequence[Path], start_from: Path | None) -> None:
+        """See `Job`."""
+        data = self.recipe.data
+        train, valid = open_documents(data)
+        if start_from is not None:
+            self._base = load_language_model(start_from)
+            framing: Framing = self._base.vocabulary.framing
+        elif checkpoints:
+            framing = kept(checkpoints)
+        else:
+            framing = learned(self.recipe.tokenizer, train, train.fingerprint, cache, self.say)
+        vocabulary = Vocabulary(framing)
+        stores = [
+            None if source is None else DocumentStore.build(cache, source, vocabulary, self.say)
+            for source in (train, valid)
+        ]
+        assert stores[0] is not None, "there is training text"
+        self._preparation = LanguagePreparation(
+            vocabulary, (train, valid), stores[0], stores[1], data.context
+        )
+        for source, store in zip((train, valid), stores, strict=True):
+            for sentence in _about(source, store):
+                self.say(sentence)
+
+    @property
+    def preparation(self) -> LanguagePreparation:
+        """What `prepare` made."""
+        assert self._preparation is not None, "a job is prepared first"
+        return self._preparation
+
+    def identity(self) -> dict[str, str | None]:
+        """See `Job`."""
+        train, valid = self.preparation.sources
+        return {
+            "training text": train.fingerprint,
+            "validation text": None if valid is None else valid.fingerprint,
+            "vocabulary": self.preparation.vocabulary.fingerprint,
+        }
+
+    def build(self) -> LanguageModellingTask:
+        """See `Job`."""
+        return self.task
+
+    @cached_property
+    def task(self) -> LanguageModellingTask:
+        """The task; its model is made when it is first asked for."""
+        recipe, base = self.recipe, self._base
+        size = self.preparation.vocabulary.vocab_size
+        if base is not None:
+            size = base.model.config.vocab_size  # which may have rows that no text uses
+        return LanguageModellingTask(
+            first_model(recipe.model, size, None, None if base is None else base.model),
+            self.preparation,
+            tokens_per_batch=recipe.training.tokens_per_batch,
+            seed=recipe.training.seed,
+            evaluation=recipe.evaluation,
+        )
+
+    @property
+    def validate(self) -> Validate | None:
+        """See `Job`."""
+        return None if self.preparation.valid is None else self.task.validate
+
+    def monitors(self, folder: RunFolder) -> Monitors | None:
+        """See `Job`."""
+        return None
+
+    def preflight(self, accept: Collection[str], seconds: float) -> Report | None:
+        """See `Job`."""
+        return None
+
+
+def _about(source: DocumentSource | None, store: DocumentStore | None) -> Iterator[str]:
+    if source is None or store is None:
+        yield "no validation text: nothing will say which checkpoint is best"
+        return
+    counts = store.counts
+    held = " (held out)" if source.side == "held_out" else ""
+    yield (
+        f"{source.name}: {counts.documents:,} documents from {source.path}{held}, "
+        f"{counts.tokens:,} tokens, {counts.characters:,} characters, the longest "
+        f"{counts.longest:,} tokens"
+    )
+    if counts.unknown:
+        yield (
+            f"{counts.unknown:,} {source.name} tokens are characters that the vocabulary does not "
+            "have (tokenizer.byte_fallback = true spells all)"
+        )

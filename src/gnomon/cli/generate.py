@@ -1,0 +1,187 @@
+"""`gnomon generate`: a language model goes on from prompts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gnomon.cli import options
+from gnomon.cli.console import print_line, standard_input, warn
+from gnomon.cli.destination import destination
+from gnomon.cli.line_progress import LineProgress, lines_of
+from gnomon.cli.line_warnings import LineWarnings
+
+if TYPE_CHECKING:
+    from gnomon.tasks import Continuation, LanguageModel
+
+CHUNK = 256  # prompts read before they are gone on from, which sorts them by length
+KINDS = {"context": "outputs end where the model's positions end"}
+
+
+def generate(
+    model: options.ModelArgument,
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", "-p", help="One prompt; its text is shown as it comes."),
+    ] = None,
+    input_: Annotated[
+        Path | None,
+        typer.Option("--input", "-i", help="Prompts, one a line. Default: standard input."),
+    ] = None,
+    output: options.OutputOption = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of each output.")] = 256,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(help="End before this text. May be given again.", show_default=False),
+    ] = None,
+    slide: Annotated[
+        bool,
+        typer.Option("--slide", help="Go on beyond the model's positions: newest half in view."),
+    ] = False,
+    chat: Annotated[
+        bool,
+        typer.Option("--chat", help="Each prompt is what a user says, by the chat template."),
+    ] = False,
+    escapes: Annotated[
+        bool,
+        typer.Option(
+            "--escapes", help=r"\n, \t and \\ in prompts and stops are what they stand for."
+        ),
+    ] = False,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw tokens at random; else the most probable.")
+    ] = False,
+    temperature: Annotated[float | None, typer.Option(help="Below 1 safer, above wilder.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw from the k most probable.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="… from so much probability.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="… from those so probable, the best being 1.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the draws.")] = None,
+    beam: options.BeamOption = None,
+    nbest: Annotated[int | None, typer.Option(help="Outputs a prompt, with --json.")] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Above 1: what is there already is less probable.")
+    ] = None,
+    no_repeat_ngram: Annotated[
+        int | None, typer.Option(help="No so many tokens come twice.")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="One JSON object a prompt, with why it ended.")
+    ] = False,
+    batch_tokens: options.BatchOption = 4096,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+    progress: options.ProgressOption = None,
+) -> None:
+    """Go on from prompts, one line out per line in; with --prompt one text as it comes.
+
+    In lines, line breaks of an output are written \\n, and a backslash \\\\.
+    """
+    from gnomon import api
+    from gnomon.text import Replacements, read_lines
+
+    search = {
+        "sample": sample or None,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "seed": seed,
+        "beam": beam,
+        "nbest": nbest,
+        "repetition_penalty": repetition_penalty,
+        "no_repeat_ngram": no_repeat_ngram,
+    }
+    drawing = {f"--{name.replace('_', '-')}": search[name] for name in _DRAWING}
+    found: LanguageModel = api.load_for(
+        "language_model", model, checkpoint=checkpoint, device=device
+    )
+    if not sample and not found.search.sample:
+        options.refuse_beside("no --sample", drawing, "these options are of sampling")
+    if nbest is not None and nbest > 1 and not json_:
+        options.refuse_beside("no --json", {"--nbest": nbest}, "several outputs need --json")
+    stops = [_unescaped(each) if escapes else each for each in stop or ()]
+    asked: dict[str, Any] = {"max_tokens": max_tokens, "stop": stops, "slide": slide, **search}
+
+    def written(text: str) -> str:
+        text = _unescaped(text) if escapes else text
+        return found.chat_prompt([{"role": "user", "content": text}]) if chat else text
+
+    if prompt is not None:
+        options.refuse_beside(
+            "--prompt", {"--input": input_, "--output": output}, "one prompt, or a file of them"
+        )
+        _one(found, written(prompt), asked, json_)
+        return
+    given = input_ or standard_input()
+    replaced, warnings = Replacements(), LineWarnings(KINDS)
+    shown = LineProgress(progress, prints=output is None)
+    num_lines = lines_of(given) if shown.shown else None
+    lines = map(written, read_lines(given, errors="replace", replacements=replaced))
+    count = 0
+    with destination(output) as out, shown:
+        done = shown.begin("generating", num_lines)
+        for chunk in _chunks(lines):
+            results = found.generate(
+                chunk, first=count, batch_tokens=batch_tokens, progress=done, **asked
+            )
+            for number, result in enumerate(results, count + 1):
+                line = _as_json(result) if json_ else _escaped(result.text)
+                out.write(line.encode("utf-8", errors="replace") + b"\n")
+                if result.finish == "context":
+                    warnings.add("context", f"prompt {number}: after {result.num_tokens:,} tokens")
+            out.flush()
+            count += len(chunk)
+    warnings.finish(count)
+    if replaced:
+        warn(
+            f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
+            f"were replaced, the first in line {replaced.first_line}"
+        )
+
+
+_DRAWING = ("temperature", "top_k", "top_p", "min_p", "seed")
+
+
+def _one(model: LanguageModel, prompt: str, asked: dict[str, Any], as_json: bool) -> None:
+    """One prompt: its text as it comes, or at the end with all that is known of it."""
+    import sys
+
+    beamed = (asked["beam"] or 1) > 1
+    if as_json or beamed:
+        (result,) = model.generate([prompt], **asked)
+        print_line(_as_json(result) if as_json else result.text)
+        return
+    for piece in model.stream(prompt, **asked):
+        sys.stdout.buffer.write(piece.encode("utf-8", errors="replace"))
+        sys.stdout.buffer.flush()
+    print_line("")
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+    lines = iter(lines)
+    while chunk := list(islice(lines, CHUNK)):
+        yield chunk
+
+
+def _as_json(result: Continuation) -> str:
+    return json.dumps(asdict(result), ensure_ascii=False)
+
+
+def _escaped(text: str) -> str:
+    """On one line: a line break as \\n, a carriage return as \\r, a backslash doubled."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _unescaped(text: str) -> str:
+    import re
+
+    known = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+    return re.sub(r"\\(.)", lambda match: known.get(match[1], match[0]), text)

@@ -1,0 +1,55 @@
+"""The recipe of a language model: documents, a decoder that goes on, how it is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gnomon.evaluation.language import LANGUAGE_METRICS, LanguageEvaluationConfig
+from gnomon.recipes.recipe import Recipe
+from gnomon.text import VocabularyConfig
+from gnomon.text.document_files import DocumentsConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelRecipe(Recipe):
+    """What to train a language model on, how, and how to measure it."""
+
+    task: Literal["language_model"] = "language_model"
+    data: DocumentsConfig = field(default_factory=DocumentsConfig)
+    tokenizer: VocabularyConfig = field(default_factory=VocabularyConfig)
+    evaluation: LanguageEvaluationConfig = field(default_factory=LanguageEvaluationConfig)
+
+    def measured(self) -> tuple[str, ...]:
+        """The loss, and what is made of it."""
+        return LANGUAGE_METRICS
+
+    def longest_example(self) -> int:
+        """A row."""
+        return self.data.context
+
+    def has_test(self) -> bool:
+        """Whether there is test text."""
+        return self.data.test is not None
+
+    def problems(self) -> list[str]:
+        """Rules between tables that this recipe breaks; each table answers for its own."""
+        found = super().problems()
+        if self.model.family != "decoder":
+            found.append(
+                f"task language_model needs model.family decoder; seen: {self.model.family}; "
+                "mend: set model.family = 'decoder'"
+            )
+        reach = self.model.max_positions()
+        if reach is not None and self.data.context > reach:
+            found.append(
+                f"learned positions must reach a whole row; seen: data.context {self.data.context},"
+                f" model.position.max_length {reach}; mend: lower the first or raise the second"
+            )
+        if self.training.tokens_per_batch < self.data.context:
+            found.append(
+                "training.tokens_per_batch must hold a row; seen: "
+                f"{self.training.tokens_per_batch}, data.context {self.data.context}; mend: raise "
+                "the first or lower the second"
+            )
+        return found

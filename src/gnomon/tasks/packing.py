@@ -1,0 +1,152 @@
+"""Rows of one length, cut out of a stream of documents; each token is predicted once an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnomon.text.document_store import DocumentStore
+from gnomon.text.epochs import LazySequence
+from gnomon.text.hashing import hashed
+from gnomon.text.permutation import KeyedPermutation
+
+NO_LABEL = -1
+_PART = 1024  # batches planned at once
+
+
+@dataclass(frozen=True)
+class RowSpec:
+    """Which rows make a batch.
+
+    Attributes:
+        epoch: the epoch they are cut for.
+        rows: their numbers, int64 [B].
+    """
+
+    epoch: int
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBatch:
+    """Rows of a stream.
+
+    Attributes:
+        inputs: int64 [B, T].
+        target: int64 [B, 1 + T]: a column that is not looked at (the objective takes the first for
+            the beginning of a text), then the labels, `NO_LABEL` where nothing is predicted.
+        documents: int64 [B, T], numbers that tell the documents of a row apart; None where every
+            row holds one alone.
+        places: where in the stream each row begins.
+    """
+
+    inputs: Tensor
+    target: Tensor
+    documents: Tensor | None
+    places: list[int]
+
+    def to(self, device: torch.device | str) -> PackedBatch:
+        """The batch on `device`."""
+        documents = None if self.documents is None else self.documents.to(device)
+        return replace(
+            self,
+            inputs=self.inputs.to(device, non_blocking=True),
+            target=self.target.to(device, non_blocking=True),
+            documents=documents,
+        )
+
+    def repeated(self, times: int) -> PackedBatch:
+        """The rows `times` times over, whole copies one after another."""
+        if times == 1:
+            return self
+        documents = None if self.documents is None else self.documents.repeat(times, 1)
+        return replace(
+            self,
+            inputs=self.inputs.repeat(times, 1),
+            target=self.target.repeat(times, 1),
+            documents=documents,
+            places=self.places * times,
+        )
+
+
+class PackedRows:
+    """A stream of documents as rows, cut elsewhere in every epoch.
+
+    The stream is a ring, its first document behind its last: an epoch begins anywhere in it and
+    goes round once, so that rows are cut at other places than before and every token is predicted
+    once. All is a pure function of seed and epoch. What a row says does not reach over the begin of
+    a document; what stands in a row behind a cut begins at position 0 like a document.
+
+    Args:
+        store: the stream.
+        length: T, tokens of a row.
+        seed: decides where an epoch begins and the order of its rows.
+    """
+
+    def __init__(self, store: DocumentStore, length: int, seed: int = 0) -> None:
+        self.store = store
+        self.length = min(length, len(store))
+        self.seed = seed
+        self.num_rows = -(-len(store) // self.length)
+
+    def epoch(self, number: int, rows_per_batch: int) -> Sequence[list[RowSpec]]:
+        """The batches of an epoch in a random order, in parts that are made when asked for."""
+        num_batches = -(-self.num_rows // rows_per_batch)
+        order = KeyedPermutation(self.num_rows, [self.seed, number])
+
+        def part(index: int) -> list[RowSpec]:
+            self.store.release()
+            found = []
+            for batch in range(index * _PART, min((index + 1) * _PART, num_batches)):
+                start = batch * rows_per_batch
+                places = np.arange(start, min(start + rows_per_batch, self.num_rows))
+                found.append(RowSpec(number, order(places)))
+            return found
+
+        return LazySequence(-(-num_batches // _PART), part)
+
+    def in_order(self, rows_per_batch: int) -> Iterator[RowSpec]:
+        """All rows from the begin of the stream on."""
+        for start in range(0, self.num_rows, rows_per_batch):
+            yield RowSpec(0, np.arange(start, min(start + rows_per_batch, self.num_rows)))
+
+    def shift(self, epoch: int) -> int:
+        """Where in the stream an epoch begins."""
+        return 0 if epoch == 0 else int(hashed(self.seed, epoch)[0] % np.uint64(len(self.store)))
+
+    def collate(self, spec: RowSpec) -> PackedBatch:
+        """The rows of a batch as tensors."""
+        size, T, vocabulary = len(self.store), self.length, self.store.vocabulary
+        begins = spec.rows * T + self.shift(spec.epoch)
+        places = (begins[:, None] + np.arange(T + 1)) % size
+        ids = self.store.ids[places].astype(np.int64)
+        inputs, labels = ids[:, :-1], ids[:, 1:]
+        labels = np.where(labels == vocabulary.begin_id, vocabulary.end_id, labels)
+        numbers = np.cumsum(inputs == vocabulary.begin_id, axis=1)
+        # The last row goes round to tokens that the first one has.
+        beyond = spec.rows[:, None] * T + np.arange(T) >= size
+        labels[beyond], numbers[beyond] = NO_LABEL, T + 1
+        several = bool((numbers != numbers[:, :1]).any())
+        target = np.concatenate([np.full((len(ids), 1), NO_LABEL), labels], axis=1)
+        return PackedBatch(
+            torch.from_numpy(inputs.copy()),
+            torch.from_numpy(target),
+            torch.from_numpy(numbers) if several else None,
+            (begins % size).tolist(),
+        )
+
+    def describe(self, places: Sequence[int]) -> str:
+        """Which documents the rows that begin at `places` hold."""
+        store = self.store
+        found: set[int] = set()
+        for place in places:
+            first = int(np.searchsorted(store.starts, place, side="right")) - 1
+            last = int(np.searchsorted(store.starts, place + self.length - 1, side="right")) - 1
+            found.update(store.numbers[first : last + 1].tolist())
+        numbers = sorted(found)
+        return ", ".join(map(str, numbers[:20])) + (" …" if len(numbers) > 20 else "")
