@@ -103,3 +103,10 @@ def test_looks_change_nothing(tmp_path: Path) -> None:
         training = train(folder, "single", f"training.monitor_every={every}")
         weights.append(gnomon.load(training.run, checkpoint="last").network.state_dict())
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+
+
+@pytest.mark.parametrize("name", ["classifier", "bilstm", "finetune"])
+def test_a_recipe_is_examined_before_there_is_text(name: str) -> None:
+    report = api.examine_target(name, Options())
+    assert not report.of("fail"), [(f.code, f.evidence) for f in report.of("fail")]
+    assert len(report.of("pass")) >= 10

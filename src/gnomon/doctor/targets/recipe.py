@@ -9,15 +9,17 @@ from typing import Any
 import torch
 
 from gnomon.doctor.patient import Patient
+from gnomon.doctor.targets.classifier import Judged
 from gnomon.doctor.targets.search import beam, greedy
 from gnomon.doctor.targets.target import Options, Target
 from gnomon.doctor.targets.training import training_fields
 from gnomon.doctor.targets.vocabulary import OneText, batch_of, first_pairs
 from gnomon.errors import GnomonError
-from gnomon.model import Transformer
-from gnomon.recipes import TranslationRecipe, load_recipe
+from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
+from gnomon.recipes import ClassificationRecipe, TranslationRecipe, load_recipe
 from gnomon.recipes.tasks import translation
 from gnomon.text import TokenizerPair
+from gnomon.text.labelled import open_labelled
 from gnomon.training import choose_device
 
 
@@ -30,7 +32,10 @@ def open_recipe(recipe: str | Path, options: Options) -> Target:
     Raises:
         RecipeError: the recipe cannot be used.
     """
-    read = translation(load_recipe(recipe))
+    read = load_recipe(recipe)
+    if isinstance(read, ClassificationRecipe):
+        return _classifier(str(recipe), read, choose_device(options.device))
+    read = translation(read)
     device = choose_device(options.device)
     tokenizers, notes = _given_vocabulary(read)
     torch.manual_seed(read.training.seed)
@@ -63,6 +68,40 @@ def open_recipe(recipe: str | Path, options: Options) -> Target:
         patient=Patient(**fields),
         notes=tuple(notes),
         suppress=read.doctor.suppress,
+    )
+
+
+def _classifier(name: str, recipe: ClassificationRecipe, device: torch.device) -> Target:
+    """The untrained classifier, with as many vocabulary entries as the recipe asks for."""
+    labels: tuple[str, ...] = ("0", "1")
+    notes = ["the vocabulary is not learned yet: a batch of random tokens is made up"]
+    try:
+        labels = open_labelled(recipe.data).labels
+    except GnomonError:
+        notes.append("its text cannot be read: two labels are taken for those it has")
+    torch.manual_seed(recipe.training.seed)
+    size = recipe.tokenizer.vocab_size
+    network: Transformer | BiLSTM
+    if recipe.network == "bilstm":
+        network = BiLSTM(replace(recipe.bilstm, vocab_size=size))
+    else:
+        network = Transformer(replace(recipe.model, vocab_size=size))
+    kind = recipe.data.labels_are
+    module = ClassifierNetwork(network, recipe.classifier, len(labels), per_token=kind == "words")
+    judged = Judged(module.to(device), kind)
+    fields: dict[str, Any] = training_fields(module, recipe)
+    fields |= {"module": judged, "config": network.config, "max_length": recipe.data.max_length}
+    fields |= {"pad_id": 0, "padding_side": "right"}
+    if isinstance(network, Transformer):
+        fields["family"] = network.config.family
+    return Target(
+        name=name,
+        kind="recipe",
+        what=f"the untrained classifier of recipe {recipe.name}, "
+        f"{sum(p.numel() for p in module.parameters()):,} parameters",
+        patient=Patient(**fields),
+        notes=tuple(notes),
+        suppress=recipe.doctor.suppress,
     )
 
 
