@@ -58,6 +58,8 @@ class TinyTask:
     """Sequences that count upwards modulo the vocabulary, of several lengths."""
 
     pad_id = PAD
+    unit = "target tok"
+    class_weights = None
 
     def __init__(
         self, *, seed: int = 1, num_examples: int = 60, batch_size: int = 4, **model: Any

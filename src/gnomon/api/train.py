@@ -30,7 +30,7 @@ from gnomon.recipes import (
     recipe_kind,
 )
 from gnomon.recipes.load import broken_rules
-from gnomon.recipes.tasks import RECIPES, translation
+from gnomon.recipes.tasks import RECIPES
 from gnomon.tasks import Preparation
 from gnomon.text import DataConfig
 from gnomon.text.sources import SOURCE_TABLES
@@ -119,9 +119,20 @@ def read_recipe(
     return load_recipe(recipe, overrides, changes)
 
 
-def prepare(recipe: Recipe, *, run: str | Path | None = None, say: Say = print) -> Preparation:
-    """Clean the text, train the tokenizer and encode the corpus as `train` would."""
-    return prepare_text(translation(recipe), cache_beside(run_path(recipe, run)), None, say)
+def prepare(
+    recipe: Recipe, *, run: str | Path | None = None, say: Say = print
+) -> Preparation | None:
+    """Clean the text, train the tokenizer and encode the corpus as `train` would.
+
+    Returns:
+        Of a translator's recipe what was made; other tasks say what they found and keep the
+        vocabulary.
+    """
+    cache = cache_beside(run_path(recipe, run))
+    if isinstance(recipe, TranslationRecipe):
+        return prepare_text(recipe, cache, None, say)
+    job_of(recipe, say).prepare(cache, [], None)
+    return None
 
 
 def train(

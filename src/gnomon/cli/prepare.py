@@ -58,7 +58,7 @@ def prepare(
     )
     if not dry_run:
         prepared = api.prepare(loaded, run=run, say=say)
-        if json_:
+        if json_ and prepared is not None:
             _print_json({"train": prepared.cleaned.report.to_dict()})
         return
     from gnomon.cli.findings import print_findings

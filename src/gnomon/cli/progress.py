@@ -47,9 +47,11 @@ class TrainingProgress(Listener):
         )
         self._task: TaskID | None = None
         self._tokens = self._seconds = 0.0
+        self._unit = ""
 
     def on_start(self, record: StartRecord) -> None:
         """Say what is about to run and start the bar."""
+        self._unit = record.unit
         verb = f"continuing after step {record.step}" if record.step else "starting"
         self.console.print(f"{verb}, up to step {record.total_steps}; {record.precision}")
         self.console.print(record.parameter_groups, style="dim", highlight=False)
@@ -66,7 +68,8 @@ class TrainingProgress(Listener):
         self._seconds = 0.95 * self._seconds + record.seconds
         if self._task is not None:
             speed = self._tokens / max(self._seconds, 1e-9)
-            figures = f"loss {record.loss:.3f} · lr {record.learning_rate:.1e} · {speed:,.0f} tok/s"
+            figures = f"loss {record.loss:.3f} · lr {record.learning_rate:.1e} · {speed:,.0f} "
+            figures += f"{self._unit}/s"
             self._bar.update(self._task, completed=record.step, figures=figures)
 
     def on_log(self, record: LogRecord) -> None:
@@ -75,7 +78,7 @@ class TrainingProgress(Listener):
             self.console.print(
                 f"step {record.step} epoch {record.epoch} loss {record.loss:.3f} "
                 f"ppl {record.perplexity:.2f} lr {record.learning_rate:.2e} "
-                f"{record.tokens_per_second:,.0f} target tok/s "
+                f"{record.tokens_per_second:,.0f} {self._unit}/s "
                 f"data wait {record.data_share:.0%} "
                 f"ETA {timedelta(seconds=round(record.eta_seconds))}",
                 highlight=False,

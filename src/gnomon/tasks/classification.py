@@ -66,6 +66,7 @@ class ClassificationTask:
     """
 
     pad_id = NO_LABEL
+    unit = "labels"
 
     def __init__(
         self,

@@ -51,6 +51,7 @@ class LanguageModellingTask:
     """
 
     pad_id = NO_LABEL
+    unit = "tok"
     class_weights: Tensor | None = None
 
     def __init__(

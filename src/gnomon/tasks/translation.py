@@ -45,6 +45,7 @@ class TranslationTask:
     """
 
     pad_id = Tokenizer.pad_id
+    unit = "target tok"
     class_weights = None
 
     def __init__(

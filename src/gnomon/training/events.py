@@ -21,6 +21,7 @@ class StartRecord:
     total_steps: int  # where it will end at the latest
     precision: str  # the sentence that says which number format and why
     parameter_groups: str  # table for a person
+    unit: str = "target tok"  # what the objective counts, for speeds
 
 
 @dataclass(frozen=True)

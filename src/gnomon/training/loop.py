@@ -209,6 +209,7 @@ class Trainer:
             total_steps=self._total_steps,
             precision=self.precision.reason,
             parameter_groups=describe_groups(self.optimizer.groups),
+            unit=self.task.unit,
         )
         self._tell(lambda listener: listener.on_start(record))
 

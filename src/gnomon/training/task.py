@@ -43,6 +43,11 @@ class Task(Protocol[BatchT]):
         ...
 
     @property
+    def unit(self) -> str:
+        """What the objective counts, as a speed has it: "target tok", "labels"."""
+        ...
+
+    @property
     def class_weights(self) -> Tensor | None:
         """By how much each class of the logits counts in the loss, [V]; None: all alike."""
         ...
