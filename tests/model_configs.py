@@ -84,6 +84,11 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "norm_without_bias": {"norm.bias": False},
     "halves": {"position.layout": "halves"},
     "learned": {"position.kind": "learned", "position.max_length": 24},
+    "learned_offset": {
+        "position.kind": "learned",
+        "position.max_length": 24,
+        "position.offset": 2,
+    },
     "alibi": {"position.kind": "alibi"},
     "relative": {"position.kind": "relative"},
     "relative_small": {
@@ -144,6 +149,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "layer_drop": {"layer_drop": 0.9},
     "tie_none": {"tie": "none"},
     "tie_decoder": {"tie": "decoder"},
+    "tie_inputs": {"tie": "inputs"},
 }
 
 # Whole models of the field, switches combined.
@@ -251,6 +257,7 @@ CONFIGS: dict[str, TransformerConfig] = {
     },
     **{f"preset_{name}": shrunk(load_recipe(name).model) for name in preset_names()},
     "encoder_headless": changed(BASE, {"family": "encoder", "head.kind": "none"}),
+    "encoder_pooler": changed(BASE, {"family": "encoder", "pooler": True}),
 }
 
 

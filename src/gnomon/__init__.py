@@ -19,11 +19,14 @@ _HOMES = {
     "GnomonError": "gnomon.errors",
     "Patient": "gnomon.doctor",
     "Report": "gnomon.doctor",
+    "Encoder": "gnomon.tasks",
     "Terminology": "gnomon.tasks",
     "Translation": "gnomon.tasks",
     "Translator": "gnomon.tasks",
     "diagnose": "gnomon.doctor",
     "evaluate": "gnomon.api",
+    "export_model": "gnomon.api",
+    "import_model": "gnomon.api",
     "extend": "gnomon.api",
     "load": "gnomon.api",
     "train": "gnomon.api",
@@ -31,6 +34,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Encoder",
     "GnomonError",
     "Patient",
     "Report",
@@ -40,7 +44,9 @@ __all__ = [
     "__version__",
     "diagnose",
     "evaluate",
+    "export_model",
     "extend",
+    "import_model",
     "load",
     "train",
     "watch",

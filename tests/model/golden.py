@@ -1,4 +1,4 @@
-"""Helpers to compare a Hugging Face model with ours: names in, fused weights out."""
+"""Helpers to compare a Hugging Face model with ours."""
 
 from __future__ import annotations
 
@@ -10,33 +10,26 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from torch import Tensor
 
+from gnomon.interop import ARCHITECTURES
+from gnomon.interop.convert import parts_of
 from gnomon.model import Transformer, TransformerConfig
 
 # Error of two fp32 implementations that differ only in the order of their operations.
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}
 
 
-class Weights:
-    """The state of a Hugging Face model, copied part by part into ours."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.state = model.state_dict()
-        self.used: set[str] = set()
-
-    def __call__(self, *names: str) -> Tensor:
-        """The tensors called `names`, stacked along their first dimension."""
-        self.used.update(names)
-        return torch.cat([self.state[name] for name in names])
-
-    def linear(self, ours: dict[str, Tensor], target: str, *names: str) -> None:
-        """Weights and, where there are any, biases of the layers `names` as one of ours."""
-        ours[f"{target}.weight"] = self(*(f"{name}.weight" for name in names))
-        if f"{names[0]}.bias" in self.state:
-            ours[f"{target}.bias"] = self(*(f"{name}.bias" for name in names))
-
-    def unused(self) -> set[str]:
-        """Names that were not asked for."""
-        return set(self.state) - self.used
+def ours(theirs: torch.nn.Module, config: TransformerConfig) -> Transformer:
+    """Our model of `config` with the weights of a Hugging Face model, each of them in its place."""
+    architecture = ARCHITECTURES[theirs.config.model_type]
+    state, found, used = theirs.state_dict(), {}, set()
+    for part in parts_of(architecture, config, architecture.prefix):
+        pieces = [state[name] for name in part.theirs]
+        used.update(part.theirs)
+        whole = torch.cat([piece[0] if part.leading else piece for piece in pieces])
+        found[part.ours] = whole.t() if part.transposed else whole
+    known = {*used, *architecture.aliases(config), *architecture.sinusoids}
+    assert not (left := state.keys() - known), left
+    return filled(config, found)
 
 
 def filled(config: TransformerConfig, ours: dict[str, Tensor]) -> Transformer:

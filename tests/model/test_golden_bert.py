@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnomon.model import Transformer, TransformerConfig
-from model.golden import CLOSE, Weights, filled, randomise
+from gnomon.model import TransformerConfig
+from model.golden import CLOSE, ours, randomise
 from model_configs import BERT, changed
 
 SIZES = {
@@ -38,28 +38,6 @@ def theirs() -> Any:
     return randomise(BertForMaskedLM(config))
 
 
-def ours(theirs: Any, config: TransformerConfig = CONFIG) -> Transformer:
-    get, state = Weights(theirs), {}
-    embeddings = "bert.embeddings"
-    state["tables.source"] = get(f"{embeddings}.word_embeddings.weight")
-    state["source_embedding.position.weight"] = get(f"{embeddings}.position_embeddings.weight")
-    state["source_embedding.segments"] = get(f"{embeddings}.token_type_embeddings.weight")
-    get.linear(state, "source_embedding.norm", f"{embeddings}.LayerNorm")
-    for i in range(2):
-        a, b = f"encoder.layers.{i}", f"bert.encoder.layer.{i}"
-        parts = [f"{b}.attention.self.{name}" for name in ("query", "key", "value")]
-        get.linear(state, f"{a}.attention.query_key_value", *parts)
-        get.linear(state, f"{a}.attention.out", f"{b}.attention.output.dense")
-        get.linear(state, f"{a}.attention_residual.norm_after", f"{b}.attention.output.LayerNorm")
-        get.linear(state, f"{a}.feedforward.up", f"{b}.intermediate.dense")
-        get.linear(state, f"{a}.feedforward.down", f"{b}.output.dense")
-        get.linear(state, f"{a}.feedforward_residual.norm_after", f"{b}.output.LayerNorm")
-    get.linear(state, "head.dense", "cls.predictions.transform.dense")
-    get.linear(state, "head.norm", "cls.predictions.transform.LayerNorm")
-    state["head.bias"] = get("cls.predictions.bias")
-    return filled(config, state)
-
-
 def inputs() -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
     ids = torch.randint(1, 40, (3, 9))
@@ -74,7 +52,7 @@ def test_bert_hidden_states_and_logits(theirs: Any) -> None:
     expected = theirs(
         ids, attention_mask=keep.long(), token_type_ids=segments, output_hidden_states=True
     )
-    model = ours(theirs)
+    model = ours(theirs, CONFIG)
     hidden = model.encode(ids, segments=segments)
     torch.testing.assert_close(hidden[keep], expected.hidden_states[-1][keep], **CLOSE)
     torch.testing.assert_close(model.project(hidden)[keep], expected.logits[keep], **CLOSE)

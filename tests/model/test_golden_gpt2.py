@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.model import Transformer, TransformerConfig
-from model.golden import CLOSE, Weights, filled, randomise
+from model.golden import CLOSE, ours, randomise
 from model_configs import GPT2, changed
 
 SIZES = {
@@ -31,28 +31,6 @@ def theirs() -> Any:
     return randomise(GPT2LMHeadModel(config))
 
 
-def ours(theirs: Any, config: TransformerConfig = CONFIG) -> Transformer:
-    get, state = Weights(theirs), {}
-
-    def transposed(target: str, name: str) -> None:
-        state[f"{target}.weight"] = get(f"{name}.weight").T
-        state[f"{target}.bias"] = get(f"{name}.bias")
-
-    state["tables.target"] = get("transformer.wte.weight")
-    state["target_embedding.position.weight"] = get("transformer.wpe.weight")
-    for i in range(2):
-        a, b = f"decoder.layers.{i}", f"transformer.h.{i}"
-        transposed(f"{a}.attention.query_key_value", f"{b}.attn.c_attn")
-        transposed(f"{a}.attention.out", f"{b}.attn.c_proj")
-        transposed(f"{a}.feedforward.up", f"{b}.mlp.c_fc")
-        transposed(f"{a}.feedforward.down", f"{b}.mlp.c_proj")
-        get.linear(state, f"{a}.attention_residual.norm_before", f"{b}.ln_1")
-        get.linear(state, f"{a}.feedforward_residual.norm_before", f"{b}.ln_2")
-    get.linear(state, "decoder.final_norm", "transformer.ln_f")
-    assert get.unused() == {"lm_head.weight"}  # tied
-    return filled(config, state)
-
-
 def left_padded() -> tuple[Tensor, Tensor]:
     torch.manual_seed(0)
     ids = torch.randint(1, 40, (3, 9))
@@ -66,7 +44,7 @@ def test_gpt2_logits_padded_on_the_left(theirs: Any) -> None:
     ids, keep = left_padded()
     positions = (keep.long().cumsum(-1) - 1).clamp(min=0)
     expected = theirs(ids, attention_mask=keep.long(), position_ids=positions).logits
-    model = ours(theirs)
+    model = ours(theirs, CONFIG)
     torch.testing.assert_close(model(ids, keep=keep)[keep], expected[keep], **CLOSE)
 
 
@@ -77,7 +55,7 @@ def test_gpt2_generates_the_same_tokens(theirs: Any) -> None:
         ids, attention_mask=keep.long(), max_new_tokens=8, do_sample=False, pad_token_id=0,
         eos_token_id=None,
     )  # fmt: skip
-    model = ours(theirs)
+    model = ours(theirs, CONFIG)
     cache, step, step_keep = model.new_cache(), ids, keep
     for _ in range(8):
         hidden = model.decode(step, keep=step_keep, cache=cache)
@@ -99,7 +77,7 @@ def test_gpt2_generates_the_same_tokens(theirs: Any) -> None:
 @torch.no_grad()
 def test_gpt2_notices_a_wrong_switch(theirs: Any, key: str, value: Any) -> None:
     ids, _ = left_padded()
-    model = ours(theirs)
+    model = ours(theirs, CONFIG)
     wrong = Transformer(changed(CONFIG, {key: value}))
     wrong.load_state_dict(model.state_dict(), strict=key != "position.kind")
     with pytest.raises(AssertionError):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnomon.model import Transformer, TransformerConfig
-from model.golden import CLOSE, Weights, filled, randomise
+from gnomon.model import TransformerConfig
+from model.golden import CLOSE, ours, randomise
 from model_configs import LLAMA, changed
 
 SIZES = {
@@ -72,24 +72,6 @@ def build(rope: dict[str, Any]) -> Any:
     return randomise(LlamaForCausalLM(config))
 
 
-def ours(theirs: Any, changes: dict[str, Any]) -> Transformer:
-    get, state = Weights(theirs), {}
-    state["tables.target"] = get("model.embed_tokens.weight")
-    state["tables.output"] = get("lm_head.weight")
-    for i in range(2):
-        a, b = f"decoder.layers.{i}", f"model.layers.{i}"
-        parts = [f"{b}.self_attn.{name}_proj" for name in "qkv"]
-        get.linear(state, f"{a}.attention.query_key_value", *parts)
-        get.linear(state, f"{a}.attention.out", f"{b}.self_attn.o_proj")
-        get.linear(state, f"{a}.feedforward.up", f"{b}.mlp.gate_proj", f"{b}.mlp.up_proj")
-        get.linear(state, f"{a}.feedforward.down", f"{b}.mlp.down_proj")
-        get.linear(state, f"{a}.attention_residual.norm_before", f"{b}.input_layernorm")
-        get.linear(state, f"{a}.feedforward_residual.norm_before", f"{b}.post_attention_layernorm")
-    get.linear(state, "decoder.final_norm", "model.norm")
-    assert not get.unused()
-    return filled(changed(CONFIG, changes), state)
-
-
 def changes_of(rope: dict[str, Any]) -> dict[str, Any]:
     rope = {"theta": 500.0, "original_length": 8, **rope}
     return {f"position.rope.{key}": value for key, value in rope.items()}
@@ -105,7 +87,7 @@ def text() -> Tensor:
 def test_llama_logits_with_every_scaling(name: str) -> None:
     their_rope, our_rope = SCALINGS[name]
     theirs = build(their_rope)
-    model = ours(theirs, changes_of(our_rope))
+    model = ours(theirs, changed(CONFIG, changes_of(our_rope)))
     torch.testing.assert_close(model(text()), theirs(text()).logits, **CLOSE)
 
 
@@ -116,7 +98,7 @@ def test_llama_logits_padded_on_the_left() -> None:
     keep[1, :6] = False
     positions = (keep.long().cumsum(-1) - 1).clamp(min=0)
     expected = theirs(ids, attention_mask=keep.long(), position_ids=positions).logits
-    logits = ours(theirs, changes_of({}))(ids, keep=keep)
+    logits = ours(theirs, changed(CONFIG, changes_of({})))(ids, keep=keep)
     torch.testing.assert_close(logits[keep], expected[keep], **CLOSE)
 
 
@@ -135,7 +117,7 @@ def test_llama_logits_padded_on_the_left() -> None:
 @torch.no_grad()
 def test_llama_notices_a_wrong_switch(wrong: dict[str, Any]) -> None:
     theirs = build({"rope_type": "default"})
-    model = ours(theirs, {**changes_of({}), **wrong})
+    model = ours(theirs, changed(CONFIG, {**changes_of({}), **wrong}))
     with pytest.raises(AssertionError):
         torch.testing.assert_close(model(text()), theirs(text()).logits, **CLOSE)
 
@@ -144,7 +126,7 @@ def test_llama_notices_a_wrong_switch(wrong: dict[str, Any]) -> None:
 def test_llama_notices_swapped_heads() -> None:
     """Which query heads share a key head is part of the model."""
     theirs = build({"rope_type": "default"})
-    model = ours(theirs, changes_of({}))
+    model = ours(theirs, changed(CONFIG, changes_of({})))
     weight = model.decoder.layers[0].attention.query_key_value.weight
     weight[:16] = weight[:16].view(4, 4, 16)[[0, 2, 1, 3]].reshape(16, 16)
     with pytest.raises(AssertionError):

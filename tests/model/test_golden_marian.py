@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnomon.model import Transformer, TransformerConfig
-from model.golden import CLOSE, Weights, filled, randomise
+from gnomon.model import TransformerConfig
+from model.golden import CLOSE, ours, randomise
 from model_configs import MARIAN, changed
 
 SIZES = {
@@ -56,30 +56,6 @@ def theirs() -> Any:
     return model
 
 
-def ours(theirs: Any, config: TransformerConfig = CONFIG) -> Transformer:
-    get, state = Weights(theirs), {}
-    state["tables.source"] = get("model.shared.weight")
-    state["head.bias"] = get("final_logits_bias")[0]
-    for stack in ("encoder", "decoder"):
-        for i in range(2):
-            a, b = f"{stack}.layers.{i}", f"model.{stack}.layers.{i}"
-            parts = [f"{b}.self_attn.{name}_proj" for name in "qkv"]
-            get.linear(state, f"{a}.attention.query_key_value", *parts)
-            get.linear(state, f"{a}.attention.out", f"{b}.self_attn.out_proj")
-            get.linear(state, f"{a}.attention_residual.norm_after", f"{b}.self_attn_layer_norm")
-            if stack == "decoder":
-                get.linear(state, f"{a}.cross.query", f"{b}.encoder_attn.q_proj")
-                parts = [f"{b}.encoder_attn.{name}_proj" for name in "kv"]
-                get.linear(state, f"{a}.cross.key_value", *parts)
-                get.linear(state, f"{a}.cross.out", f"{b}.encoder_attn.out_proj")
-                norm = f"{b}.encoder_attn_layer_norm"
-                get.linear(state, f"{a}.cross_residual.norm_after", norm)
-            get.linear(state, f"{a}.feedforward.up", f"{b}.fc1")
-            get.linear(state, f"{a}.feedforward.down", f"{b}.fc2")
-            get.linear(state, f"{a}.feedforward_residual.norm_after", f"{b}.final_layer_norm")
-    return filled(config, state)
-
-
 def source_text() -> Tensor:
     torch.manual_seed(0)
     source = torch.randint(1, 39, (3, 9))
@@ -91,7 +67,7 @@ def source_text() -> Tensor:
 def test_marian_logits(theirs: Any) -> None:
     source, target = source_text(), torch.randint(1, 39, (3, 7))
     expected = theirs(source, attention_mask=(source != 39).long(), decoder_input_ids=target).logits
-    torch.testing.assert_close(ours(theirs)(source, target), expected, **CLOSE)
+    torch.testing.assert_close(ours(theirs, CONFIG)(source, target), expected, **CLOSE)
 
 
 @pytest.mark.parametrize(

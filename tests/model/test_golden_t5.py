@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnomon.model import Transformer, TransformerConfig
-from model.golden import CLOSE, Weights, filled, randomise
+from gnomon.model import TransformerConfig
+from model.golden import CLOSE, ours, randomise
 from model_configs import T5, changed
 
 SIZES = {
@@ -28,7 +28,7 @@ ORIGINAL: TransformerConfig = changed(TransformerConfig(), {**T5, **SIZES})
 NEWER = {
     "feedforward.gated": True,
     "feedforward.activation": "gelu_tanh",
-    "tie": "none",
+    "tie": "inputs",
     "head.scale": False,
 }
 
@@ -49,39 +49,6 @@ def build(newer: bool) -> Any:
         tie_word_embeddings=not newer,
     )
     return randomise(T5ForConditionalGeneration(config))
-
-
-def ours(theirs: Any, config: TransformerConfig) -> Transformer:
-    get, state = Weights(theirs), {}
-    state["tables.source"] = get("shared.weight")
-    if config.tie == "none":  # ours then has two input tables where T5 has one
-        state["tables.target"] = get("shared.weight")
-        state["tables.output"] = get("lm_head.weight")
-    for stack in ("encoder", "decoder"):
-        state[f"{stack}.score_bias.weight"] = get(
-            f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        )
-        get.linear(state, f"{stack}.final_norm", f"{stack}.final_layer_norm")
-        for i in range(2):
-            a, b = f"{stack}.layers.{i}", f"{stack}.block.{i}.layer"
-            parts = [f"{b}.0.SelfAttention.{name}" for name in "qkv"]
-            get.linear(state, f"{a}.attention.query_key_value", *parts)
-            get.linear(state, f"{a}.attention.out", f"{b}.0.SelfAttention.o")
-            get.linear(state, f"{a}.attention_residual.norm_before", f"{b}.0.layer_norm")
-            last = 1
-            if stack == "decoder":
-                last = 2
-                get.linear(state, f"{a}.cross.query", f"{b}.1.EncDecAttention.q")
-                parts = [f"{b}.1.EncDecAttention.{name}" for name in "kv"]
-                get.linear(state, f"{a}.cross.key_value", *parts)
-                get.linear(state, f"{a}.cross.out", f"{b}.1.EncDecAttention.o")
-                get.linear(state, f"{a}.cross_residual.norm_before", f"{b}.1.layer_norm")
-            dense = f"{b}.{last}.DenseReluDense"
-            up = [f"{dense}.wi_0", f"{dense}.wi_1"] if config.feedforward.gated else [f"{dense}.wi"]
-            get.linear(state, f"{a}.feedforward.up", *up)
-            get.linear(state, f"{a}.feedforward.down", f"{dense}.wo")
-            get.linear(state, f"{a}.feedforward_residual.norm_before", f"{b}.{last}.layer_norm")
-    return filled(config, state)
 
 
 def texts() -> tuple[Tensor, Tensor]:

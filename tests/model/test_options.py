@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gnomon.errors import ModelError
 from gnomon.model import Transformer, TransformerConfig
 from model_configs import BASE, SWITCHES, changed, keys
 
@@ -18,6 +19,7 @@ SIZES = {
     "d_model",
     "attention.num_heads",
     "feedforward.size",
+    "pooler",  # of an encoder: below
 }
 # What a switch is compared with: the model without its last change.
 BEFORE: dict[str, dict[str, Any]] = {
@@ -30,6 +32,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "dilated": {"attention.pattern": "dilated", "attention.window": 2},
     "block_sparse_ntk": {"attention.pattern": "block_sparse", "attention.block_size": 2},
     "rope_theta": {"position.kind": "rope"},
+    "learned_offset": {"position.kind": "learned", "position.max_length": 24},
     "rope_linear": {"position.kind": "rope", "position.rope.factor": 4.0},
     "rope_ntk": {"position.kind": "rope", "position.rope.factor": 4.0},
     "rope_dynamic_ntk": {
@@ -53,7 +56,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "gated": {"feedforward.activation": "swish"},
 }
 # Same output: what these change is how it is trained.
-SILENT = {"sparse_gradient", "tie_none", "tie_decoder"}
+SILENT = {"sparse_gradient", "tie_none", "tie_decoder", "tie_inputs"}
 
 
 def test_every_option_has_a_switch_here() -> None:
@@ -130,3 +133,14 @@ def test_sparse_gradients_hold_the_batchs_rows_only() -> None:
     gradient = model.table("source").grad
     assert gradient is not None
     torch.optim.SparseAdam([model.table("source"), model.table("target")]).step()
+
+
+def test_the_pooler_is_a_dense_layer_over_the_first_token() -> None:
+    config = changed(BASE, {"family": "encoder", "pooler": True})
+    model = Transformer(config).eval()
+    hidden = model.encode(sources()[0])
+    pooled = model.pool(hidden)
+    dense = model.pooler.dense
+    torch.testing.assert_close(pooled, (hidden[:, 0] @ dense.weight.T + dense.bias).tanh())
+    with pytest.raises(ModelError, match="no pooler"):
+        Transformer(changed(config, {"pooler": False})).pool(hidden)

@@ -7,6 +7,7 @@ from gnomon.api.doctor import examine_target
 from gnomon.api.dry_run import Look, dry_run
 from gnomon.api.evaluate import evaluate, evaluate_files
 from gnomon.api.evaluate_labels import evaluate_classifier
+from gnomon.api.exchange import embed_lines, export_model, import_model
 from gnomon.api.extend import Extension, extend
 from gnomon.api.load import is_of, load, load_for, model_folder, task_of
 from gnomon.api.pairs import given_pairs
@@ -26,12 +27,15 @@ __all__ = [
     "check_curve",
     "compare_runs",
     "dry_run",
+    "embed_lines",
     "evaluate",
     "evaluate_classifier",
     "evaluate_files",
     "examine_target",
+    "export_model",
     "extend",
     "given_pairs",
+    "import_model",
     "is_of",
     "list_runs",
     "load",

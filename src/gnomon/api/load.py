@@ -13,13 +13,14 @@ from gnomon.decoding import Combination
 from gnomon.errors import GnomonError, ModelError, RecipeError
 from gnomon.model.io import CONFIG_FILE
 from gnomon.tasks import ensemble as together
-from gnomon.tasks import load_classifier, load_language_model, load_translator
+from gnomon.tasks import load_classifier, load_encoder, load_language_model, load_translator
 from gnomon.training import RunFolder, check_weights, choose_device
 
 LOADERS: dict[str, Callable[[Path, torch.device], Any]] = {
     "translation": load_translator,
     "classification": load_classifier,
     "language_model": load_language_model,
+    "encoder": load_encoder,
 }
 
 
@@ -31,7 +32,7 @@ def load(
     ensemble: Sequence[str | Path] = (),
     combination: Combination = "mean",
 ) -> Any:
-    """Load a trained model: `Translator`, `Classifier` or `LanguageModel`, by what is there.
+    """Load a model: a `Translator`, `Classifier`, `LanguageModel` or `Encoder`.
 
     Args:
         path: a run (its best model by validation), a checkpoint or a model folder.
@@ -104,6 +105,7 @@ _VERBS = {
     "translation": "translate",
     "classification": "classify",
     "language_model": "generate",
+    "encoder": "embed",
 }
 
 

@@ -15,7 +15,9 @@ from gnomon.cli import (
     backtranslate,
     classify,
     doctor,
+    embed,
     evaluate,
+    exchange,
     extend,
     generate,
     prepare,
@@ -74,4 +76,7 @@ _add("average", average.average)
 _add("extend", extend.extend)
 _add("align", align.align)
 _add("backtranslate", backtranslate.backtranslate)
+_add("embed", embed.embed)
+_add("import", exchange.import_)
+_add("export", exchange.export)
 app.add_typer(recipe.app, name="recipe")

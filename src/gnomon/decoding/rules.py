@@ -33,9 +33,9 @@ class SearchRules:
     ) -> None:
         if problems := config.problems():
             raise RecipeError("The search cannot run with these values.", seen="; ".join(problems))
-        if eos_id in (pad_id, bos_id):
+        if eos_id == pad_id:
             raise ModelError(
-                "EOS must be a token of its own: padding and BOS are never generated.",
+                "EOS must be a token of its own: padding is never generated.",
                 seen=f"pad_id {pad_id}, bos_id {bos_id}, eos_id {eos_id}",
             )
         if len(max_lengths) != scorer.num_sentences:
@@ -48,7 +48,9 @@ class SearchRules:
                 "A length limit must be at least 1, the EOS token.", seen=min(max_lengths)
             )
         self.eos_id = eos_id
-        self.never = sorted({each for each in (pad_id, bos_id) if each is not None})
+        # What the decoder begins with is not generated, unless it is also what ends (BART).
+        special = {each for each in (pad_id, bos_id) if each is not None}
+        self.never = sorted(special - {eos_id})
         self.min_length = config.min_length
         self.longest = max(max_lengths, default=0)
         self.max_lengths = torch.tensor(max_lengths, dtype=torch.long, device=scorer.device)

@@ -38,12 +38,15 @@ class TransformerConfig:
     position: PositionConfig = field(default_factory=PositionConfig)
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     head: HeadConfig = field(default_factory=HeadConfig)
+    # a dense layer and tanh over the first token's hidden state (BERT's pooler); of an encoder
+    pooler: bool = False
     # on the output of every sublayer and, unless embedding.dropout says otherwise, on embeddings
     dropout: float = 0.1
     # how likely each layer is passed over as a whole in a training step (Fan et al., 2019); a
     # batch is one draw, so R-Drop's two passes share it, and nothing is rescaled afterwards
     layer_drop: float = 0.0
-    # one table for several uses: decoder: target embedding and output; all: the source's too
+    # one table for several uses: decoder: target embedding and output; inputs: source and target
+    # embedding (T5 1.1); all: all three
     tie: Tie = "all"
 
     def output_vocab_size(self) -> int:

@@ -14,7 +14,7 @@ from gnomon.model.dropout import dropout
 from gnomon.model.norm import NormConfig, build_norm
 from gnomon.model.positions import PositionConfig, build_position
 
-Tie = Literal["none", "decoder", "all"]
+Tie = Literal["none", "decoder", "inputs", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,8 @@ def table_owners(tie: Tie, roles: tuple[str, ...]) -> dict[str, str]:
         owners = dict.fromkeys(roles, roles[0])
     elif tie == "decoder" and "output" in owners and "target" in owners:
         owners["output"] = "target"
+    elif tie == "inputs" and "source" in owners and "target" in owners:
+        owners["target"] = "source"
     return owners
 
 

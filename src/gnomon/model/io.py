@@ -33,11 +33,22 @@ def save_model(model: Transformer, folder: Path) -> None:
     must never see half of it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"format_version": FORMAT_VERSION, "model": asdict(model.config)}
-    (folder / CONFIG_FILE).write_text(
-        json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    write_config(model.config, folder)
     write_weights(model.state_dict(), folder / WEIGHTS_FILE)
+
+
+def write_config(
+    config: TransformerConfig, folder: Path, more: Mapping[str, Any] | None = None
+) -> None:
+    """Write the `config.json` of a model folder.
+
+    Args:
+        more: keys beside the model's own, such as the task.
+    """
+    whole = {"format_version": FORMAT_VERSION, "model": asdict(config), **(more or {})}
+    (folder / CONFIG_FILE).write_text(
+        json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> Transformer:

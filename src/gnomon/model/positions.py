@@ -25,6 +25,8 @@ class PositionConfig:
     kind: Literal["sinusoidal", "learned", "rope", "alibi", "relative", "none"] = "sinusoidal"
     # longest text in tokens; the size of the learned table, without effect on the other kinds
     max_length: int = 512
+    # learned: rows of the table before that of the first token (RoBERTa and BART have 2, unused)
+    offset: int = 0
     # sinusoidal: sine and cosine alternate (the 2017 paper) or fill a half each (Marian, fairseq)
     layout: Literal["interleaved", "halves"] = "interleaved"
     rope: RopeConfig = field(default_factory=RopeConfig)
@@ -72,20 +74,22 @@ def sinusoidal_table(length: int, d_model: int, layout: str, device: torch.devic
 class LearnedPosition(nn.Module):
     """A trained vector per position, up to a fixed length."""
 
-    def __init__(self, d_model: int, max_length: int) -> None:
+    def __init__(self, d_model: int, max_length: int, offset: int = 0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(max_length, d_model))
+        self.offset = offset
+        self.weight = nn.Parameter(torch.empty(max_length + offset, d_model))
 
     def forward(self, positions: Tensor, largest: int) -> Tensor:
         """`[..., D]` at `positions [...]`; raises `ModelError` past the end of the table."""
-        if largest >= self.weight.shape[0]:
+        length = self.weight.shape[0] - self.offset
+        if largest >= length:
             raise ModelError(
-                f"Learned positions end after {self.weight.shape[0]} tokens.",
+                f"Learned positions end after {length} tokens.",
                 seen=f"a text of {largest + 1} tokens",
                 mend="shorten the text (training: data.max_length), or train with a larger "
                 "model.position.max_length, or with sinusoidal or rope positions.",
             )
-        return F.embedding(positions, self.weight)
+        return F.embedding(positions + self.offset if self.offset else positions, self.weight)
 
     @torch.no_grad()
     def initialise(self) -> None:
@@ -98,5 +102,5 @@ def build_position(config: PositionConfig, d_model: int) -> nn.Module | None:
     if config.kind == "sinusoidal":
         return SinusoidalPosition(d_model, config.layout)
     if config.kind == "learned":
-        return LearnedPosition(d_model, config.max_length)
+        return LearnedPosition(d_model, config.max_length, config.offset)
     return None

@@ -58,8 +58,18 @@ def size_problems(config: TransformerConfig) -> list[str]:
         for name, value in numbers.items()
         if not 0 < value < math.inf
     ]
-    if config.embedding.num_segments < 0 or config.attention.num_global_tokens < 0:
-        found.append("model.embedding.num_segments and model.attention.num_global_tokens count.")
+    if (
+        min(
+            config.embedding.num_segments,
+            config.attention.num_global_tokens,
+            config.position.offset,
+        )
+        < 0
+    ):
+        found.append(
+            "model.embedding.num_segments, model.attention.num_global_tokens and "
+            "model.position.offset count."
+        )
     probabilities = {
         "dropout": config.dropout,
         "attention.dropout": config.attention.dropout,
@@ -139,19 +149,26 @@ def table_problems(config: TransformerConfig) -> list[str]:
             f"model.target_vocab_size is for the encoder_decoder family, seen "
             f"{config.target_vocab_size} with family {config.family}; leave it out."
         )
-    elif config.tie == "all" and sizes_differ:
+    elif config.tie in ("all", "inputs") and sizes_differ:
         found.append(
-            f"model.tie = all shares one table, so both vocabularies must have one size, seen "
-            f"{config.vocab_size} and {config.target_vocab_size}; train a joint tokenizer or set "
-            "model.tie = decoder."
+            f"model.tie = {config.tie} shares one table, so both vocabularies must have one size, "
+            f"seen {config.vocab_size} and {config.target_vocab_size}; train a joint tokenizer or "
+            "set model.tie = decoder."
         )
     if config.family == "encoder" and config.tie == "decoder":
         found.append("model.tie = decoder needs a decoder, seen family encoder; use all or none.")
+    if config.family != "encoder_decoder" and config.tie == "inputs":
+        found.append(
+            "model.tie = inputs is for the encoder_decoder family, which has two inputs, seen "
+            f"family {config.family}; use all or none."
+        )
     if config.embedding.sparse_gradient and config.tie != "none":
         found.append(
             f"model.embedding.sparse_gradient needs untied tables, since the output projection's "
             f"gradient has every row, seen model.tie = {config.tie}; set one of them off."
         )
+    if config.pooler and config.family != "encoder":
+        found.append(f"model.pooler is for encoders, seen family {config.family}; leave it out.")
     if config.head.kind == "none" and config.family == "encoder_decoder":
         found.append(
             f"model.head.kind = none is for one stack alone, seen family {config.family}; use "
@@ -171,6 +188,7 @@ _READ_BY = {
     ),
     "norm.bias": ("norm.kind", ("layer",)),
     "position.max_length": ("position.kind", ("learned",)),
+    "position.offset": ("position.kind", ("learned",)),
     "position.layout": ("position.kind", ("sinusoidal",)),
     "position.rope": ("position.kind", ("rope",)),
     "position.relative": ("position.kind", ("relative",)),

@@ -15,6 +15,7 @@ from gnomon.model.embedding import Embedding, table_owners
 from gnomon.model.head import Head
 from gnomon.model.init import initialise
 from gnomon.model.layer import LayerConfig
+from gnomon.model.pooler import Pooler
 from gnomon.model.roles import Role, parameter_roles
 from gnomon.model.stack import Stack
 
@@ -53,6 +54,7 @@ class Transformer(nn.Module):
                 config.d_model,
                 config.output_vocab_size(),
             )
+        self.pooler = Pooler(config.d_model) if config.pooler else None
         self.initialise()
 
     def _embedding(self) -> Embedding:
@@ -295,6 +297,17 @@ class Transformer(nn.Module):
             )
         logits: Tensor = self.head(hidden, self.table("output"))
         return logits
+
+    def pool(self, hidden: Tensor) -> Tensor:
+        """One vector `[B, D]` per text from the hidden states `[B, S, D]` of `encode`."""
+        if self.pooler is None:
+            raise ModelError(
+                "This model has no pooler.",
+                seen="model.pooler = false",
+                mend="take the mean of the hidden states, or those of the first token.",
+            )
+        pooled: Tensor = self.pooler(hidden)
+        return pooled
 
     def new_cache(self, max_length: int | None = None) -> Cache:
         """An empty cache for `decode`.

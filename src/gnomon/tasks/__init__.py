@@ -15,6 +15,8 @@ from gnomon.tasks.classification import ClassificationTask, LabelPreparation
 from gnomon.tasks.classifier import Classification, Classifier
 from gnomon.tasks.classifier_folder import load_classifier, save_classifier
 from gnomon.tasks.continuation import Continuation
+from gnomon.tasks.embedding import Encoder, EncoderConfig
+from gnomon.tasks.encoder_folder import load_encoder, save_encoder
 from gnomon.tasks.evaluation import evaluate_translator
 from gnomon.tasks.folder import ensemble, load_translator, load_weights, save_translator
 from gnomon.tasks.language_folder import load_language_model, save_language_model
@@ -36,6 +38,8 @@ __all__ = [
     "ClassificationTask",
     "Classifier",
     "Continuation",
+    "Encoder",
+    "EncoderConfig",
     "LabelPreparation",
     "LanguageModel",
     "LanguageModellingTask",
@@ -53,12 +57,14 @@ __all__ = [
     "ensemble",
     "evaluate_translator",
     "load_classifier",
+    "load_encoder",
     "load_language_model",
     "load_translator",
     "load_weights",
     "prepare_translation",
     "recipe_lines",
     "save_classifier",
+    "save_encoder",
     "save_language_model",
     "save_translator",
     "symmetrise",

@@ -20,7 +20,7 @@ from gnomon.errors import DataError, ModelError
 from gnomon.tasks.likelihood import Pair, encoded_pairs
 from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
-from gnomon.text import Tokenizer, Unit, mend_controls, owners, units
+from gnomon.text import AnyTokenizer, Unit, mend_controls, owners, units
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translator
@@ -102,11 +102,13 @@ def align_pairs(
         for batch in batches(longest_first(wanted, lengths), lengths, batch_tokens):
             attention = _attention(translator, [pairs[place] for place in batch], chosen)
             for place, weights in zip(batch, attention, strict=True):
-                num_tokens = len(pairs[place].target) - 2  # without BOS and EOS
+                around = len(translator.ids.target([]))  # begin and end
+                num_tokens = len(pairs[place].target) - around
                 # Row t of the decoder reads token t, BOS being token 0, and predicts token t + 1.
-                rows = weights[int(shift) :][:num_tokens, : len(pairs[place].source)]
-                num_tags = len(tags[place]) if tags else 0
-                found = _by_unit(rows, sides[0], sides[1], place, num_tags)
+                first = int(shift) + around - 2
+                rows = weights[first:][:num_tokens, : len(pairs[place].source)]
+                before = len(translator.ids.source_prefix) + (len(tags[place]) if tags else 0)
+                found = _by_unit(rows, sides[0], sides[1], place, before)
                 results[place] = replace(found, beyond_training=results[place].beyond_training)
             progress(len(batch))
     finally:
@@ -138,8 +140,9 @@ def _attention(
 
     The cache is there for what it notes of the attention; it is used once.
     """
-    source = padded([pair.source for pair in pairs]).to(translator.device)
-    inputs = padded([pair.target[:-1] for pair in pairs]).to(translator.device)
+    pad = translator.ids.pad
+    source = padded([pair.source for pair in pairs], pad).to(translator.device)
+    inputs = padded([pair.target[:-1] for pair in pairs], pad).to(translator.device)
     model = translator.model
     keep = model.keep(source)
     cache = model.new_cache()
@@ -153,7 +156,7 @@ def _attention(
 class _Side:
     """The texts of one side with their units, and which unit each piece is in."""
 
-    def __init__(self, texts: Sequence[str], tokenizer: Tokenizer, kind: Unit) -> None:
+    def __init__(self, texts: Sequence[str], tokenizer: AnyTokenizer, kind: Unit) -> None:
         self.texts = [mend_controls(text) for text in texts]
         self.spans = [units(text, kind) for text in self.texts]
         self.owners = [
@@ -174,12 +177,17 @@ class _Side:
 
 
 def _by_unit(
-    rows: NDArray[np.float32], source: _Side, target: _Side, place: int, num_tags: int
+    rows: NDArray[np.float32], source: _Side, target: _Side, place: int, before: int
 ) -> Alignment:
-    """From attention between pieces [T, S] (tags first, EOS last) to alignment of units."""
+    """From attention between pieces [T, S] (special tokens and tags around) to that of units.
+
+    Args:
+        before: tokens before the source's text.
+    """
     to_source, to_target = source.membership(place), target.membership(place)
     sizes = np.maximum(to_target.sum(0), 1)[:, None]
-    weights = to_target.T @ rows[:, num_tags:-1] @ to_source / sizes  # [target units, source units]
+    texts = rows[:, before : before + len(to_source)]
+    weights = to_target.T @ texts @ to_source / sizes  # [target units, source units]
     elsewhere = (to_target.T @ rows.sum(1)) / sizes[:, 0] - weights.sum(1)
     # A unit without a piece (the tokenizer dropped its characters) has looked at nothing.
     links = [

@@ -17,8 +17,9 @@ from gnomon.errors import ModelError
 from gnomon.model import load_model, save_model
 from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_weights
 from gnomon.tasks.card import model_card
+from gnomon.tasks.ids import SequenceIds
 from gnomon.tasks.translator import Translator
-from gnomon.text import Familiarity, TokenizerPair
+from gnomon.text import Familiarity, PretrainedTokenizer, TokenizerPair
 
 TASK = "translation"
 
@@ -34,6 +35,8 @@ def save_translator(translator: Translator, folder: Path) -> None:
         if (longest := getattr(translator, name)) is not None:
             config[name] = longest
     config |= {"tag_sets": [list(tags) for tags in translator.tag_sets]}
+    if translator.ids != SequenceIds():
+        config["ids"] = asdict(translator.ids)
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
     translator.tokenizers.save(folder)
@@ -59,12 +62,16 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
     try:
         search = TypeAdapter(SearchConfig).validate_python(config.get("search", {}))
         tag_sets = TypeAdapter(list[tuple[str, ...]]).validate_python(config.get("tag_sets", [()]))
+        ids = TypeAdapter(SequenceIds).validate_python(config.get("ids", {}))
     except ValidationError as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     tokenizers = TokenizerPair.load(folder)
     sizes = (model.config.vocab_size, model.config.output_vocab_size())
     found = (tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-    if sizes != found:
+    # A model of others may have more rows than its vocabulary has ids, never fewer.
+    others = isinstance(tokenizers.target, PretrainedTokenizer)
+    fits = all(a >= b for a, b in zip(sizes, found, strict=True)) if others else sizes == found
+    if not fits:
         raise ModelError(
             "a model and its tokenizer must have the same vocabulary sizes",
             seen=f"{folder}: model {sizes}, tokenizer {found} (source, target)",
@@ -82,6 +89,7 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
         longest_source=config.get("longest_source"),
         longest_target=config.get("longest_target"),
         tag_sets=tag_sets,
+        ids=ids,
     )
 
 
@@ -112,6 +120,7 @@ def ensemble(translators: Sequence[Translator], combination: Combination = "mean
         tag_sets=first.tag_sets,
         members=[other.model for other in others],
         combination=combination,
+        ids=first.ids,
     )
 
 

@@ -15,7 +15,7 @@ from gnomon.model import Transformer
 from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.tags import Tags, tags_of_each
-from gnomon.text import BOS_ID, EOS_ID, PAD_ID, mend_controls
+from gnomon.text import mend_controls
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translator
@@ -96,7 +96,8 @@ def encoded_pairs(
         translator.tokenizers.target.encode([mend_controls(text) for text in targets]),
         strict=True,
     )
-    return [Pair([*source, EOS_ID], [BOS_ID, *target, EOS_ID]) for source, target in both]
+    ids = translator.ids
+    return [Pair(ids.source(source), ids.target(target)) for source, target in both]
 
 
 @torch.no_grad()
@@ -111,15 +112,18 @@ def pair_losses(
     """
     lengths = [pair.length for pair in pairs]
     order = longest_first(range(len(pairs)), lengths)
+    pad = translator.ids.pad
     were_training = [model.training for model in translator.models]
     for model in translator.models:
         model.eval()
     try:
         for batch in batches(order, lengths, batch_tokens):
-            source = padded([pairs[place].source for place in batch]).to(translator.device)
-            target = padded([pairs[place].target for place in batch]).to(translator.device)
+            source = padded([pairs[place].source for place in batch], pad).to(translator.device)
+            target = padded([pairs[place].target for place in batch], pad).to(translator.device)
             inputs, labels = target[:, :-1], target[:, 1:]
-            keep = labels != PAD_ID
+            counts = torch.tensor([len(pairs[place].target) - 1 for place in batch])
+            keep = torch.arange(labels.shape[1]) < counts[:, None]
+            keep = keep.to(translator.device)
             logits = [predict(model, source, inputs, keep) for model in translator.models]
             yield batch, keep.sum(1), _losses(logits, labels[keep], translator.combination)
             progress(len(batch))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gnomon.errors import RecipeError
 from gnomon.tasks.progress import Progress
-from gnomon.text import Familiarity, Part, Tokenizer, join_parts, text_parts
+from gnomon.text import AnyTokenizer, Familiarity, Part, join_parts, text_parts
 
 if TYPE_CHECKING:
     from gnomon.tasks.translator import Translation
@@ -30,7 +30,7 @@ class Plan:
     def __init__(
         self,
         texts: Sequence[str],
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         split: Split,
         limit: int | None,
         familiarity: Familiarity | None,

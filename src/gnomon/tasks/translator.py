@@ -24,13 +24,14 @@ from gnomon.errors import RecipeError
 from gnomon.model import Transformer
 from gnomon.tasks.alignment import Alignment, align_pairs
 from gnomon.tasks.constraints import ConstraintCompiler, Wishes
+from gnomon.tasks.ids import ForcedFirst, SequenceIds
 from gnomon.tasks.long_text import Plan, Split
 from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.scoring import PairScore, score_pairs
 from gnomon.tasks.tags import Tags, tags_of_each, warn_of_unseen
 from gnomon.tasks.terminology import Terminology
-from gnomon.text import BOS_ID, EOS_ID, PAD_ID, Familiarity, TokenizerPair, Unit, mend_controls
+from gnomon.text import Familiarity, Tokenizer, TokenizerPair, Unit, mend_controls
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class Translator:
         longest_target: the same of the targets; that scores and links are of longer ones is told.
         members: further models with the same vocabulary that decode together with `model`.
         combination: what the models' distributions are combined to (see `decoding.combined`).
+        ids: what stands around sources and translations.
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Translator:
         members: Sequence[Transformer] = (),
         combination: Combination = "mean",
         tag_sets: Sequence[tuple[str, ...]] = ((),),
+        ids: SequenceIds | None = None,
     ) -> None:
         self.model = model
+        self.ids = SequenceIds() if ids is None else ids
         self.models = (model, *members)
         self.combination: Combination = combination
         self.tokenizers = tokenizers
@@ -182,7 +186,7 @@ class Translator:
         sources = self.tokenizers.encode_sources(texts, tags)
         blank = [not text.strip() for text in texts]
         results = [Translation("", 0.0, 0.0, 0, False) if empty else None for empty in blank]
-        lengths = [len(ids) + 1 for ids in sources]
+        lengths = [len(ids) + self.ids.num_around_source for ids in sources]
         order = longest_first([i for i in range(len(texts)) if not blank[i]], lengths)
         done(place for place, empty in enumerate(blank) if empty)
         far = self._far(texts)
@@ -327,10 +331,20 @@ class Translator:
         numbers: Sequence[int],
     ) -> list[Constraints] | None:
         if not wishes:
-            return None
+            if self.ids.first is None:
+                return None
+            forced = ForcedFirst(self.ids.first, self.model.config.output_vocab_size())
+            return [Constraints(prefix=forced)] * len(texts)
+        target = self.tokenizers.target
+        if not isinstance(target, Tokenizer):
+            raise RecipeError(
+                "prefixes, required and banned phrases need a vocabulary that gnomon learned",
+                seen="a model that was taken in with its own",
+                mend="translate without them",
+            )
         key = tuple(wishes.banned)
         if self._compiler is None or self._compiler[0] != key:
-            self._compiler = key, ConstraintCompiler(self.tokenizers.target, key)
+            self._compiler = key, ConstraintCompiler(target, key)
         return self._compiler[1].compile(wishes, texts, limits, numbers)
 
     def _far(self, texts: Sequence[str]) -> list[bool | None]:
@@ -348,13 +362,14 @@ class Translator:
         constraints: list[Constraints] | None,
         keys: list[int],
     ) -> list[list[Hypothesis]]:
-        source = padded([[*ids, EOS_ID] for ids in sources]).to(self.device)
+        source = padded([self.ids.source(ids) for ids in sources], self.ids.pad).to(self.device)
         attends = config.coverage_penalty > 0 and config.beam > 1 and not config.sample
         scorers = [EncoderDecoderScorer(model, source, attends=attends) for model in self.models]
         scorer: TokenScorer = scorers[0]
         if len(scorers) > 1:
             scorer = EnsembleScorer(scorers, self.combination)
-        same: dict[str, Any] = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID}
+        ids = self.ids
+        same: dict[str, Any] = {"pad_id": ids.pad, "bos_id": ids.start, "eos_id": ids.end}
         same |= {"max_lengths": limits, "constraints": constraints}
         if config.sample:
             return sample(scorer, config, keys=keys, **same)

@@ -13,6 +13,7 @@ from gnomon.text.corpus import Pair, ParallelCorpus
 from gnomon.text.familiarity import Familiarity
 from gnomon.text.lines import Replacements, count_lines, read_lines
 from gnomon.text.occurrences import Occurrences
+from gnomon.text.pretrained import PretrainedTokenizer, TokenizerRoles
 from gnomon.text.reserved import BOS_ID, BYTES, EOS_ID, PAD_ID, SPECIALS, UNK_ID
 from gnomon.text.scripts import is_word_edge, joins_words
 from gnomon.text.sentences import Part
@@ -24,7 +25,7 @@ from gnomon.text.store import TokenStore
 from gnomon.text.store_writer import BuildReport
 from gnomon.text.tokenizer import Tokenizer
 from gnomon.text.tokenizer_config import TokenizerConfig, VocabularyConfig
-from gnomon.text.tokenizer_pair import TokenizerPair
+from gnomon.text.tokenizer_pair import AnyTokenizer, TokenizerPair
 from gnomon.text.units import Unit, owners, units
 from gnomon.text.variants import Variants
 
@@ -37,6 +38,7 @@ __all__ = [
     "REASONS",
     "SPECIALS",
     "UNK_ID",
+    "AnyTokenizer",
     "AugmentationConfig",
     "Augmenter",
     "Batch",
@@ -52,6 +54,7 @@ __all__ = [
     "Pair",
     "ParallelCorpus",
     "Part",
+    "PretrainedTokenizer",
     "Replacements",
     "SourceConfig",
     "SplitReport",
@@ -59,6 +62,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerConfig",
     "TokenizerPair",
+    "TokenizerRoles",
     "Unit",
     "Variants",
     "VocabularyConfig",

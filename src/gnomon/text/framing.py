@@ -42,8 +42,16 @@ class Framing(Protocol):
 
     vocab_size: int
     fingerprint: str
-    pad_id: int
-    mask_id: int | None  # what stands for a hidden token; None: the vocabulary has none
+
+    @property
+    def pad_id(self) -> int:
+        """Fills up short rows."""
+        ...
+
+    @property
+    def mask_id(self) -> int | None:
+        """What stands for a hidden token; None: the vocabulary has none."""
+        ...
 
     def frame(
         self,
@@ -172,9 +180,12 @@ def room(
 
 
 def load_framing(folder: Path) -> Framing:
-    """The vocabulary in a model folder.
+    """The vocabulary in a model folder, gnomon's own or one that came with the model.
 
     Raises:
         ModelError: there is none, or a damaged one.
     """
-    return OwnFraming(Tokenizer.load(folder / TOKENIZER_FILE))
+    from gnomon.text.tokenizer_pair import load_tokenizer  # which knows both, and they know this
+
+    found = load_tokenizer(folder / TOKENIZER_FILE)
+    return OwnFraming(found) if isinstance(found, Tokenizer) else found

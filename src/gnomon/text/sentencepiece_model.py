@@ -39,7 +39,7 @@ _MAX_SYMBOLS = 1024
 
 
 @dataclass
-class _Model:
+class SentencePiece:
     """What of a SentencePiece model decides how it cuts text; defaults are the format's own."""
 
     pieces: list[tuple[str, float, int]] = field(default_factory=list)  # text, score, type
@@ -64,7 +64,7 @@ def convert(path: Path, specials: tuple[str, ...], names: tuple[str, ...], torn:
     Raises:
         ModelError: no such file, no SentencePiece model, or one of a kind that is not supported.
     """
-    model = _read(path)
+    model = read_sentencepiece(path)
     symbols = _symbols(model, path)
     reserved = (*specials, *(names if model.byte_fallback else ()))
     pieces = _pieces(model, symbols)
@@ -111,12 +111,17 @@ def symbols_of(serialized: str) -> dict[str, str]:
     return {mark: text for mark, text in replaced.items() if len(mark) == 1 and ord(mark) in marks}
 
 
-def _read(path: Path) -> _Model:
+def read_sentencepiece(path: Path) -> SentencePiece:
+    """What a `.model` file holds.
+
+    Raises:
+        ModelError: no such file, no SentencePiece model, or one of a kind that is not supported.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ModelError("a SentencePiece model must be readable", seen=error) from error
-    model = _Model()
+    model = SentencePiece()
     try:
         for number, value in fields_of(content):
             if number == 1 and isinstance(value, bytes):
@@ -152,7 +157,7 @@ def _piece(message: bytes) -> tuple[str, float, int]:
     return text.decode("utf-8"), as_float(values.get(2, 0)), int(values.get(3, _NORMAL))
 
 
-def _refuse_unsupported(model: _Model, path: Path) -> None:
+def _refuse_unsupported(model: SentencePiece, path: Path) -> None:
     if not model.pieces:
         raise ModelError(
             "a SentencePiece model must hold pieces",
@@ -172,7 +177,7 @@ def _refuse_unsupported(model: _Model, path: Path) -> None:
             )
 
 
-def _symbols(model: _Model, path: Path) -> dict[str, str]:
+def _symbols(model: SentencePiece, path: Path) -> dict[str, str]:
     """The private character for each user-defined symbol, longest symbols first."""
     found = sorted(
         {piece for piece, _, kind in model.pieces if kind == _USER_DEFINED},
@@ -186,7 +191,7 @@ def _symbols(model: _Model, path: Path) -> dict[str, str]:
     return {symbol: chr(_SYMBOLS + index) for index, symbol in enumerate(found)}
 
 
-def _pieces(model: _Model, symbols: dict[str, str]) -> list[tuple[str, float]]:
+def _pieces(model: SentencePiece, symbols: dict[str, str]) -> list[tuple[str, float]]:
     """Pieces that text can give, with scores, in the model's order."""
     normal = [score for _, score, kind in model.pieces if kind == _NORMAL]
     # Higher than any way around it.
@@ -198,7 +203,7 @@ def _pieces(model: _Model, symbols: dict[str, str]) -> list[tuple[str, float]]:
     ]
 
 
-def _normalizer(model: _Model, symbols: dict[str, str]) -> Any:
+def _normalizer(model: SentencePiece, symbols: dict[str, str]) -> Any:
     steps: list[Any] = []
     if symbols:
         last = chr(_SYMBOLS + len(symbols) - 1)
@@ -216,9 +221,26 @@ def _normalizer(model: _Model, symbols: dict[str, str]) -> Any:
 
 
 def _bpe(
-    pieces: list[tuple[str, float]], reserved: tuple[str, ...], model: _Model
+    pieces: list[tuple[str, float]], reserved: tuple[str, ...], model: SentencePiece
 ) -> dict[str, Any]:
     vocab = {piece: index for index, piece in enumerate((*reserved, *(p for p, _ in pieces)))}
+    return {
+        "type": "BPE",
+        "unk_token": reserved[1],
+        "fuse_unk": not model.byte_fallback,
+        "byte_fallback": model.byte_fallback,
+        "vocab": vocab,
+        "merges": [list(merge) for merge in merges_of(pieces, vocab)],
+    }
+
+
+def merges_of(pieces: list[tuple[str, float]], vocab: dict[str, int]) -> list[tuple[str, str]]:
+    """The merges of a BPE model in the order they are made.
+
+    Args:
+        pieces: with their scores.
+        vocab: ids, which decide between equal scores.
+    """
     known = {piece for piece, _ in pieces}
     merges = []
     for piece, score in pieces:
@@ -227,18 +249,11 @@ def _bpe(
             if left in known and right in known:
                 merges.append((-score, vocab[left], vocab[right], left, right))
     merges.sort()
-    return {
-        "type": "BPE",
-        "unk_token": reserved[1],
-        "fuse_unk": not model.byte_fallback,
-        "byte_fallback": model.byte_fallback,
-        "vocab": vocab,
-        "merges": [[left, right] for *_, left, right in merges],
-    }
+    return [(left, right) for *_, left, right in merges]
 
 
 def _unigram(
-    pieces: list[tuple[str, float]], reserved: tuple[str, ...], model: _Model
+    pieces: list[tuple[str, float]], reserved: tuple[str, ...], model: SentencePiece
 ) -> dict[str, Any]:
     return {
         "type": "Unigram",

@@ -44,6 +44,7 @@ class Tokenizer:
     unk_id = UNK_ID
     bos_id = BOS_ID
     eos_id = EOS_ID
+    special_ids: Sequence[int] = tuple(range(len(SPECIALS)))
 
     def __init__(self, serialized: str) -> None:
         """Build from the text of a `tokenizer.json`; see `train` and `load`.
@@ -105,6 +106,10 @@ class Tokenizer:
     def save(self, path: str | Path) -> None:
         """Write a `tokenizer.json`, which any program built on `tokenizers` reads."""
         write_atomically(Path(path), self._serialized)
+
+    def save_as(self, path: Path) -> None:
+        """See `save`; the name that tokenizers of others have for it."""
+        self.save(path)
 
     @property
     def tags(self) -> tuple[str, ...]:

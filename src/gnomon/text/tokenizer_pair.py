@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from gnomon.errors import ModelError
+from gnomon.text.pretrained import PretrainedTokenizer, roles_path
 from gnomon.text.tokenizer import Tokenizer
 from gnomon.text.tokenizer_config import TokenizerConfig
 from gnomon.text.tokenizer_learning import rereadable
@@ -18,12 +19,15 @@ _SOURCE = "tokenizer.source.json"
 _TARGET = "tokenizer.target.json"
 
 
+AnyTokenizer = Tokenizer | PretrainedTokenizer
+
+
 @dataclass(frozen=True)
 class TokenizerPair:
     """Source and target tokenizer; the same object twice where the vocabulary is joint."""
 
-    source: Tokenizer
-    target: Tokenizer
+    source: AnyTokenizer
+    target: AnyTokenizer
 
     @classmethod
     def train(
@@ -71,6 +75,20 @@ class TokenizerPair:
         first = Tokenizer.load(source)
         return cls(first, first if target is None else Tokenizer.load(target))
 
+    def own(self) -> tuple[Tokenizer, Tokenizer]:
+        """Both, where gnomon learned them, as it must to train.
+
+        Raises:
+            ModelError: they came with somebody else's model.
+        """
+        if isinstance(self.source, Tokenizer) and isinstance(self.target, Tokenizer):
+            return self.source, self.target
+        raise ModelError(
+            "a translation model is trained with a vocabulary that gnomon learned",
+            seen="a vocabulary that came with somebody else's model",
+            mend="use the model as it is, or train one of your own",
+        )
+
     @property
     def joint(self) -> bool:
         """Whether both sides share one vocabulary."""
@@ -86,10 +104,10 @@ class TokenizerPair:
         """Write `tokenizer.json`, or `tokenizer.source.json` and `tokenizer.target.json`."""
         folder = Path(folder)
         if self.joint:
-            self.source.save(folder / _JOINT)
+            self.source.save_as(folder / _JOINT)
         else:
-            self.source.save(folder / _SOURCE)
-            self.target.save(folder / _TARGET)
+            self.source.save_as(folder / _SOURCE)
+            self.target.save_as(folder / _TARGET)
 
     @classmethod
     def load(cls, folder: str | Path) -> TokenizerPair:
@@ -100,7 +118,7 @@ class TokenizerPair:
         """
         folder = Path(folder)
         if (folder / _JOINT).exists():
-            both = Tokenizer.load(folder / _JOINT)
+            both = load_tokenizer(folder / _JOINT)
             return cls(both, both)
         if not (folder / _SOURCE).exists():
             raise ModelError(
@@ -108,7 +126,18 @@ class TokenizerPair:
                 seen=folder,
                 mend="name a folder that gnomon wrote",
             )
-        return cls(Tokenizer.load(folder / _SOURCE), Tokenizer.load(folder / _TARGET))
+        return cls(load_tokenizer(folder / _SOURCE), load_tokenizer(folder / _TARGET))
+
+
+def load_tokenizer(path: Path) -> AnyTokenizer:
+    """A tokenizer in a model folder, gnomon's own or one that came with the model.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    if roles_path(path).is_file():
+        return PretrainedTokenizer.load(path)
+    return Tokenizer.load(path)
 
 
 class _OneAfterOther:

@@ -88,9 +88,10 @@ class VariantEncoder:
         # A seed for each, or equal words at equal places would be cut alike on both sides.
         seeds = np.random.SeedSequence(variants.seed).generate_state(3, np.uint64).tolist()
         if probability := variants.bpe_dropout:
+            source, target = tokenizers.own()
             self._dropout = (
-                BPEDropout(tokenizers.source, probability, seeds[0]),
-                BPEDropout(tokenizers.target, probability, seeds[1]),
+                BPEDropout(source, probability, seeds[0]),
+                BPEDropout(target, probability, seeds[1]),
             )
         if variants.augmentation.changes_text:
             self._augmenter = Augmenter(variants.augmentation, seeds[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from gnomon.model import load_model
 from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe, load_recipe
 from gnomon.tasks import Translator, load_classifier, load_translator
 from gnomon.tasks.label_rows import LabelRow
+from gnomon.text import AnyTokenizer
+from gnomon.text.framing import TOKENIZER_FILE
 from gnomon.text.labelled import open_labelled
+from gnomon.text.tokenizer_pair import load_tokenizer
 from gnomon.training import RunFolder, check_weights, choose_device
 
 
@@ -66,10 +70,12 @@ def open_model(folder: Path, options: Options) -> Target:
     if translator is not None:
         fields |= {
             "tokenizer": OneText(translator.tokenizers.source),
-            "generate": greedy,
-            "beam_generate": beam,
+            "generate": partial(greedy, ids=translator.ids),
+            "beam_generate": partial(beam, ids=translator.ids),
             "max_length": translator.longest_source,
         }
+    elif (tokenizer := _tokenizer(folder)) is not None:
+        fields["tokenizer"] = OneText(tokenizer)
     if recipe is not None:
         step, tensors = _training_state(folder)
         fields |= training_fields(module, recipe, step=step, tensors=tensors)
@@ -122,6 +128,12 @@ def _task(folder: Path) -> str | None:
         return task
     except (OSError, ValueError):
         return None  # told by load_model
+
+
+def _tokenizer(folder: Path) -> AnyTokenizer | None:
+    """The vocabulary of a model of one stack; a folder of bare weights has none."""
+    path = folder / TOKENIZER_FILE
+    return load_tokenizer(path) if path.is_file() else None
 
 
 def _translator(folder: Path, device: torch.device) -> Translator | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import torch
@@ -11,7 +10,15 @@ from torch import Tensor
 
 from gnomon.errors import GnomonError
 from gnomon.tasks.rows import padded
-from gnomon.text import BOS_ID, EOS_ID, PAD_ID, DataConfig, Tokenizer, TokenizerPair
+from gnomon.text import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    AnyTokenizer,
+    DataConfig,
+    PretrainedTokenizer,
+    TokenizerPair,
+)
 from gnomon.text.corpus import Pair
 from gnomon.text.text_source import TextSource
 
@@ -19,18 +26,24 @@ NUM_TEXTS = 200  # pairs looked at for a batch
 _ROWS = 6
 
 
-@dataclass(frozen=True)
 class OneText:
-    """A tokenizer of one text at a time, as the model reads it: with end of sentence.
+    """A tokenizer of one text at a time, as the model reads it: with what stands around.
 
     The names of its attributes are Hugging Face's, since that is what checks ask of anybody's.
     """
 
-    own: Tokenizer
-    pad_token_id: int = PAD_ID
-    unk_token_id: int = Tokenizer.unk_id
-    eos_token_id: int = EOS_ID
-    bos_token_id: int = BOS_ID
+    def __init__(self, own: AnyTokenizer) -> None:
+        self.own = own
+        self.pad_token_id: int | None = own.pad_id
+        self._before: tuple[int, ...] = ()
+        self._behind: tuple[int, ...] = (EOS_ID,)
+        if isinstance(own, PretrainedTokenizer):
+            # What fills up rows in a vocabulary without padding is nothing to judge.
+            self.pad_token_id = own.roles.pad
+            self._before, self._behind = own.prefix, own.suffix
+        self.unk_token_id = own.unk_id
+        self.eos_token_id = own.eos_id
+        self.bos_token_id = own.bos_id
 
     def __len__(self) -> int:
         return self.own.vocab_size
@@ -38,12 +51,11 @@ class OneText:
     @property
     def all_special_ids(self) -> list[int]:
         """Ids that stand for no text; tags do not either."""
-        tags = self.own.tag_ids(self.own.tags)
-        return [PAD_ID, self.unk_token_id, BOS_ID, EOS_ID, *tags]
+        return [*self.own.special_ids, *self.own.tag_ids(self.own.tags)]
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one text and the end of sentence."""
-        return [*self.own.encode([text])[0], EOS_ID]
+        """The ids of one text and what stands around it."""
+        return [*self._before, *self.own.encode([text])[0], *self._behind]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of these ids; special ids stand for none."""

@@ -1,0 +1,284 @@
+"""A model folder of gnomon becomes a Hugging Face folder, where one of its architectures fits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import CheckError, ModelError
+from gnomon.files import atomic_folder
+from gnomon.interop.architecture import Architecture
+from gnomon.interop.convert import Foreign, copy_tensors, first_difference, parts_of, plan
+from gnomon.interop.importing import KEPT_FILE, LAYOUT_FILE, ORIGIN
+from gnomon.interop.keys import Keys
+from gnomon.interop.registry import ARCHITECTURES, architecture_of
+from gnomon.interop.sentence import read_json, write_sentence_encoder
+from gnomon.interop.stream import SafetensorsFile
+from gnomon.model import TransformerConfig, read_config
+from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE
+from gnomon.tasks.embedding import EncoderConfig
+from gnomon.text import PretrainedTokenizer, Tokenizer
+from gnomon.text.tokenizer_pair import load_tokenizer
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        folder: the Hugging Face folder.
+        model_type: its architecture.
+        num_tensors: read back and found equal, bit for bit.
+    """
+
+    folder: Path
+    model_type: str
+    num_tensors: int
+
+
+def export_model(folder: str | Path, out: str | Path) -> Exported:
+    """Write a Hugging Face folder, read it back and compare.
+
+    A model that was taken in gives back what came: its config.json where nothing was changed, all
+    tensors by their names, those without a use included, tokenizer and settings. Any other model
+    is written as the first architecture that computes the same.
+
+    Args:
+        folder: a model folder.
+        out: the folder to write; it must not exist.
+
+    Raises:
+        ModelError: no architecture computes what the model does; the message names what is in
+            the way.
+        CheckError: what was written is not what was read.
+    """
+    folder, out = Path(folder), Path(out)
+    if out.exists():
+        raise ModelError("a model is exported into a new folder", seen=f"{out} exists")
+    config = read_config(folder)
+    written = read_json(folder / CONFIG_FILE)
+    origin = folder / ORIGIN
+    layout = read_json(origin / LAYOUT_FILE) if (origin / LAYOUT_FILE).is_file() else None
+    if layout is None:
+        architecture, theirs = _fitting(config, written)
+        base_only, aliases = config.head.kind == "none", {}
+    else:
+        architecture = architecture_of(layout["architecture"], str(origin / LAYOUT_FILE))
+        theirs = _changed(architecture, config, read_json(origin / CONFIG_FILE), layout)
+        base_only, aliases = layout["base_only"], layout["aliases"]
+    parts = parts_of(architecture, config, "" if base_only else architecture.prefix)
+    kept = SafetensorsFile(origin / KEPT_FILE) if (origin / KEPT_FILE).is_file() else None
+    source = Foreign(parts, aliases, SafetensorsFile(folder / WEIGHTS_FILE), kept)
+    with atomic_folder(out) as new:
+        if layout is None:
+            _write_surroundings(folder, written, config, theirs, new)
+        else:
+            shutil.copytree(
+                origin,
+                new,
+                dirs_exist_ok=True,
+                ignore=shutil.ignore_patterns(LAYOUT_FILE, KEPT_FILE),
+            )
+        _write_json(new / CONFIG_FILE, theirs)
+        copy_tensors(source, list(source.shapes()), new / WEIGHTS_FILE)
+        _compare(architecture, config, source, new)
+    return Exported(out, architecture.model_type, len(source.shapes()))
+
+
+def _compare(
+    architecture: Architecture, config: TransformerConfig, source: Foreign, new: Path
+) -> None:
+    """Read back what was written.
+
+    Raises:
+        CheckError: the configuration or a tensor is another.
+    """
+    back = SafetensorsFile(new / WEIGHTS_FILE)
+    if (name := first_difference(source, back)) is not None:
+        raise CheckError("what is exported must be what was there", seen=f"{name} differs")
+    theirs = read_json(new / CONFIG_FILE)
+    # All keys are known, or were passed over when the model was taken in.
+    keys = Keys(theirs, CONFIG_FILE, ignored=list(theirs))
+    again = plan(architecture, keys, back).config
+    if different := differences(normal(again), normal(config)):
+        raise CheckError("what is exported must compute what was there", seen="; ".join(different))
+
+
+def _changed(
+    architecture: Architecture,
+    config: TransformerConfig,
+    original: Mapping[str, Any],
+    layout: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The config.json that came, with those keys changed that the model was changed in."""
+    ours = architecture.write(config)
+    as_it_came = dict(original)
+    if _reads_as(architecture, as_it_came, config):
+        return as_it_came
+    return as_it_came | ours
+
+
+def _reads_as(
+    architecture: Architecture, theirs: Mapping[str, Any], config: TransformerConfig
+) -> bool:
+    """Whether a config.json describes `config`."""
+    names = _names(architecture, config)
+    keys = Keys(theirs, CONFIG_FILE, ignored=list(theirs))
+    try:
+        read = architecture.read(keys, names)
+    except ModelError:
+        return False
+    return not differences(normal(read), normal(config))
+
+
+def _names(architecture: Architecture, config: TransformerConfig) -> set[str]:
+    """Names of the tensors; none where the architecture has no place for some of ours."""
+    try:
+        parts = parts_of(architecture, config, architecture.prefix)
+    except (AssertionError, AttributeError, KeyError):
+        return set()
+    return {name for part in parts for name in part.theirs}
+
+
+def _fitting(
+    config: TransformerConfig, written: Mapping[str, Any]
+) -> tuple[Architecture, dict[str, Any]]:
+    """The first architecture whose config.json can say what `config` says.
+
+    Raises:
+        ModelError: there is none; the nearest one and what is in its way are named.
+    """
+    nearest: tuple[list[str], str] | None = None
+    for architecture in ARCHITECTURES.values():
+        if architecture.model_type in ("xlm-roberta",):  # as roberta, but for its tokenizer
+            continue
+        try:
+            theirs = architecture.write(config)
+            names = _names(architecture, config)
+            found = architecture.read(Keys(theirs, CONFIG_FILE), names)
+        except (KeyError, ModelError):
+            continue  # it has no words for this model at all
+        different = differences(normal(config), normal(found))
+        if not different and names:
+            head, bare = architecture.classes
+            theirs |= {
+                "model_type": architecture.model_type,
+                "architectures": [bare if config.head.kind == "none" else head],
+            }
+            return architecture, theirs
+        if nearest is None or len(different) < len(nearest[0]):
+            nearest = (different, architecture.model_type)
+    seen = "no architecture has such a model"
+    if nearest is not None:
+        seen = f"the nearest, {nearest[1]}, has not: {'; '.join(nearest[0])}"
+    raise ModelError(
+        "a model is exported as an architecture that computes the same",
+        seen=seen,
+        mend=f"architectures: {', '.join(ARCHITECTURES)}; see docs/how-to/hugging-face.md",
+    )
+
+
+def normal(config: TransformerConfig) -> TransformerConfig:
+    """The same model with defaults filled in and keys without effect at their defaults."""
+    attention, default = config.attention, TransformerConfig()
+    position = config.position
+    attention = replace(
+        attention,
+        head_size=attention.width(config.d_model),
+        num_key_value_heads=attention.key_value_heads(),
+        window=attention.window if attention.pattern == "sliding_window" else 0,
+        num_global_tokens=0 if attention.pattern == "full" else attention.num_global_tokens,
+        dilation=attention.dilation if attention.pattern == "dilated" else 0,
+        block_size=attention.block_size if attention.pattern == "block_sparse" else 0,
+    )
+    if position.kind != "learned":
+        position = replace(position, max_length=default.position.max_length)
+    if position.kind != "rope":
+        position = replace(position, rope=default.position.rope)
+    if position.kind != "relative":
+        position = replace(position, relative=default.position.relative)
+    if position.kind != "sinusoidal":
+        position = replace(position, layout="interleaved")
+    dropout = config.embedding.dropout
+    embedding = replace(
+        config.embedding,
+        dropout=config.dropout if dropout is None else dropout,
+        sparse_gradient=False,
+    )
+    target = config.target_vocab_size
+    tie = config.tie
+    if tie == "decoder" and config.family == "decoder":
+        tie = "all"
+    if config.head.kind == "none":
+        tie = "all"
+    return replace(
+        config,
+        attention=attention,
+        position=position,
+        embedding=embedding,
+        target_vocab_size=config.vocab_size if target is None else target,
+        norm=replace(config.norm, bias=config.norm.bias or config.norm.kind == "rms"),
+        layer_drop=0.0,
+        tie=tie,
+        num_encoder_layers=config.num_encoder_layers if config.has_encoder() else 0,
+        num_decoder_layers=config.num_decoder_layers if config.has_decoder() else 0,
+    )
+
+
+def differences(a: Any, b: Any, prefix: str = "model.") -> list[str]:
+    """Keys in which two configurations differ, with both values."""
+    found = []
+    for field in fields(a):
+        left, right = getattr(a, field.name), getattr(b, field.name)
+        if is_dataclass(left) and is_dataclass(right):
+            found += differences(left, right, f"{prefix}{field.name}.")
+        elif left != right:
+            found.append(f"{prefix}{field.name} = {left!r} (there: {right!r})")
+    return found
+
+
+def _write_surroundings(
+    folder: Path,
+    written: Mapping[str, Any],
+    config: TransformerConfig,
+    theirs: dict[str, Any],
+    new: Path,
+) -> None:
+    """Tokenizer and settings of a model that was not taken in."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(
+            "a Hugging Face folder has one tokenizer",
+            seen=f"{folder} has one a side",
+            mend="train with one vocabulary: tokenizer.joint = true",
+        )
+    tokenizer = load_tokenizer(path)
+    names = {"pad": tokenizer.pad_id, "unk": tokenizer.unk_id, "bos": tokenizer.bos_id}
+    names["eos"] = tokenizer.eos_id
+    if isinstance(tokenizer, PretrainedTokenizer):
+        names |= {"mask": tokenizer.mask_id, "cls": tokenizer.roles.cls, "sep": tokenizer.roles.sep}
+    shutil.copyfile(path, new / "tokenizer.json")
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    for role, index in names.items():
+        if index is not None:
+            settings[f"{role}_token"] = tokenizer.pieces([index])[0]
+            if role in ("bos", "eos"):
+                theirs[f"{role}_token_id"] = index
+    if (longest := config.max_positions()) is not None:
+        settings["model_max_length"] = longest
+    if isinstance(tokenizer, PretrainedTokenizer) and tokenizer.roles.chat_template:
+        settings["chat_template"] = tokenizer.roles.chat_template
+    _write_json(new / "tokenizer_config.json", settings)
+    if config.family == "encoder_decoder":
+        ids = written.get("ids", {})
+        theirs["decoder_start_token_id"] = ids.get("start", Tokenizer.bos_id)
+    if written.get("task") == "encoder":
+        write_sentence_encoder(EncoderConfig(**written.get("encoder", {})), config.d_model, new)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,237 @@
+"""A Hugging Face folder becomes a model folder of gnomon."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gnomon.decoding import SearchConfig
+from gnomon.errors import ModelError
+from gnomon.files import atomic_folder
+from gnomon.interop.architecture import Architecture
+from gnomon.interop.convert import Plan, plan, write_kept, write_ours
+from gnomon.interop.keys import Keys
+from gnomon.interop.places import find_folder
+from gnomon.interop.registry import architecture_of
+from gnomon.interop.sentence import read_json, read_sentence_encoder
+from gnomon.interop.sentencepieces import marian
+from gnomon.interop.stream import open_weights
+from gnomon.interop.vocabulary import Vocabulary
+from gnomon.model import TransformerConfig
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, write_config
+from gnomon.tasks.embedding import EncoderConfig
+from gnomon.tasks.encoder_folder import check_vocabulary
+from gnomon.tasks.ids import SequenceIds
+from gnomon.text import PretrainedTokenizer, TokenizerPair
+
+ORIGIN = "huggingface"
+"""Folder within a model folder: what the foreign folder held beside its weights."""
+LAYOUT_FILE = "layout.json"
+KEPT_FILE = "kept.safetensors"
+# What is kept of a foreign folder: settings, vocabularies, the card and the licence; no code.
+_KEPT_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja", "README.md", "LICENSE*")
+_GENERATION = """
+    pad_token_id bos_token_id eos_token_id decoder_start_token_id forced_bos_token_id
+    forced_eos_token_id num_beams length_penalty no_repeat_ngram_size repetition_penalty
+    min_length max_length max_new_tokens do_sample temperature top_k top_p
+"""
+_LARGEST = 64 << 20  # bytes of such a file
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was taken in.
+
+    Attributes:
+        folder: the model folder.
+        model_type: the architecture.
+        task: what the model is for.
+        num_parameters: in tensors of the model.
+        kept: foreign tensors that the model has no place for; an export gives them back.
+        notes: what a person should know.
+    """
+
+    folder: Path
+    model_type: str
+    task: str
+    num_parameters: int
+    kept: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def import_model(name: str | Path, out: str | Path, *, ignore: Collection[str] = ()) -> Imported:
+    """Write the model folder of a foreign model, or nothing at all.
+
+    No code that lies beside the model is run.
+
+    Args:
+        name: a Hugging Face folder, `pkg:PACKAGE`, or a name on the hub.
+        out: the folder to write; it must not exist.
+        ignore: keys of config.json to pass over.
+
+    Raises:
+        ModelError: something there that gnomon does not have, by name; or the folder is damaged.
+    """
+    out = Path(out)
+    if out.exists():
+        raise ModelError("a model is taken into a new folder", seen=f"{out} exists")
+    folder = find_folder(str(name))
+    place = str(folder / CONFIG_FILE)
+    config = read_json(folder / CONFIG_FILE)
+    if not isinstance(config, dict):
+        raise ModelError(f"{place} must hold one object", seen=type(config).__name__)
+    if "format_version" in config and "model" in config:
+        raise ModelError("this is a model folder of gnomon already", seen=folder)
+    architecture = architecture_of(config.get("model_type"), place)
+    source = open_weights(folder)
+    found = plan(architecture, Keys(config, place, ignore), source)
+    notes: list[str] = []
+    with atomic_folder(out) as new:
+        extra = _task(architecture, found.config, folder, config, new, notes)
+        write_config(found.config, new, extra)
+        write_ours(found, source, new / WEIGHTS_FILE)
+        _write_origin(architecture, found, source, folder, new / ORIGIN)
+        number = sum(_size(part.size) for part in found.parts)
+        (new / CARD_FILE).write_text(_card(architecture, number), encoding="utf-8")
+    kept = tuple(found.kept)
+    return Imported(out, architecture.model_type, architecture.task, number, kept, tuple(notes))
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    number = 1
+    for length in shape:
+        number *= length
+    return number
+
+
+def _task(
+    architecture: Architecture,
+    config: TransformerConfig,
+    folder: Path,
+    theirs: Mapping[str, Any],
+    new: Path,
+    notes: list[str],
+) -> dict[str, Any]:
+    """Write the tokenizer into `new`; what config.json says beside the model itself."""
+    if architecture.model_type == "marian" and not (folder / "tokenizer.json").is_file():
+        pair = TokenizerPair(*marian(folder, theirs))
+        pair.save(new)
+        notes.append(
+            "Marian's own programs normalise punctuation before a text is cut (sacremoses); "
+            "gnomon does not"
+        )
+    else:
+        tokenizer = Vocabulary(folder, theirs).open()
+        pair = TokenizerPair(tokenizer, tokenizer)
+        pair.save(new)
+    check_vocabulary(folder, pair.source, config.vocab_size)
+    check_vocabulary(folder, pair.target, config.output_vocab_size())
+    assert isinstance(pair.source, PretrainedTokenizer)
+    generation = _generation(folder, theirs)
+    if architecture.task == "encoder":
+        way = read_sentence_encoder(folder) or EncoderConfig()
+        return {"task": "encoder", "encoder": asdict(way)}
+    if architecture.task == "language_model":
+        return {"task": "language_model", "generation": generation}
+    ids = _ids(pair.source, generation, config)
+    return {
+        "task": "translation",
+        "search": asdict(_search(generation, notes)),
+        "ids": asdict(ids),
+        # Marian's positions are computed and have no end, but it has seen no longer text.
+        "longest_source": config.position.max_length,
+        "longest_target": config.position.max_length,
+        "tag_sets": [[]],
+    }
+
+
+def _generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What generation does by default: generation_config.json, else config.json."""
+    path = folder / "generation_config.json"
+    own = read_json(path) if path.is_file() else {}
+    found = {name: own.get(name, config.get(name)) for name in _GENERATION.split()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _ids(
+    tokenizer: PretrainedTokenizer, generation: Mapping[str, Any], config: TransformerConfig
+) -> SequenceIds:
+    """Between what a translation stands.
+
+    Raises:
+        ModelError: it is not named what the decoder begins with, or what ends it.
+    """
+    end = generation.get("eos_token_id", tokenizer.eos_id)
+    end = end[0] if isinstance(end, list) and len(end) == 1 else end
+    start = generation.get("decoder_start_token_id", generation.get("bos_token_id"))
+    if start is None and config.position.kind == "relative":
+        start = config.pad_id  # T5's code says so, where its config does not
+    for name, value in (("eos_token_id", end), ("decoder_start_token_id", start)):
+        if not isinstance(value, int) or not 0 <= value < config.output_vocab_size():
+            raise ModelError(
+                "a model that translates must name the ids that its output stands between",
+                seen=f"{name} = {value!r}",
+                mend="add it to its generation_config.json or config.json",
+            )
+    assert isinstance(end, int) and isinstance(start, int)
+    return SequenceIds(
+        pad=tokenizer.pad_id if config.pad_id is None else config.pad_id,
+        start=start,
+        end=end,
+        first=generation.get("forced_bos_token_id"),
+        source_prefix=tokenizer.prefix,
+        source_suffix=tokenizer.suffix,
+    )
+
+
+def _search(generation: Mapping[str, Any], notes: list[str]) -> SearchConfig:
+    """The search settings that say the same; what has no counterpart is told."""
+    beam = int(generation.get("num_beams", 1))
+    power = float(generation.get("length_penalty", 1.0))
+    if beam > 1 and power not in (0.0, 1.0):
+        notes.append(f"length_penalty = {power:g} has no counterpart: scores are averages")
+    return SearchConfig(
+        beam=beam,
+        length_penalty="none" if power == 0.0 else "average",
+        alpha=0.0,
+        no_repeat_ngram=int(generation.get("no_repeat_ngram_size", 0)),
+        repetition_penalty=float(generation.get("repetition_penalty", 1.0)),
+    )
+
+
+def _write_origin(
+    architecture: Architecture, found: Plan, source: Any, folder: Path, origin: Path
+) -> None:
+    """Keep all that an export needs to give back what came."""
+    origin.mkdir()
+    files = [path for pattern in _KEPT_FILES for path in folder.glob(pattern)]
+    files += folder.glob("*_Pooling/config.json")
+    for path in files:
+        if path.name.endswith(".index.json") or path.stat().st_size > _LARGEST:
+            continue
+        target = origin / path.relative_to(folder)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, target)
+    layout = {
+        "architecture": architecture.model_type,
+        "base_only": found.base_only,
+        "aliases": dict(found.aliases),
+    }
+    (origin / LAYOUT_FILE).write_text(json.dumps(layout, indent=2) + "\n", encoding="utf-8")
+    if found.kept:
+        write_kept(found, source, origin / KEPT_FILE)
+
+
+def _card(architecture: Architecture, number: int) -> str:
+    verb = {"encoder": "embed", "language_model": "generate", "translation": "translate"}
+    return (
+        f"# A {architecture.model_type} model, taken in from Hugging Face's form\n\n"
+        f"- {number:,} parameters\n"
+        f"- what came with it, its own card and licence included: `{ORIGIN}/`\n\n"
+        f"Use it: `gnomon {verb[architecture.task]} FOLDER`. "
+        "Back: `gnomon export FOLDER --to huggingface OUT`.\n"
+    )

@@ -1,0 +1,82 @@
+"""An encoder as a folder that ships: config, weights, tokenizer, card."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from gnomon.errors import ModelError
+from gnomon.model import TransformerConfig, count_parameters, load_model, save_model
+from gnomon.model.io import CARD_FILE, CONFIG_FILE
+from gnomon.tasks.embedding import Encoder, EncoderConfig
+from gnomon.text.framing import load_framing
+
+ENCODER = "encoder"
+
+
+def save_encoder(encoder: Encoder, folder: Path) -> None:
+    """Write a model folder; give one from `gnomon.files.atomic_folder` where others may look."""
+    save_model(encoder.model, folder)
+    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    config |= {"task": ENCODER, "encoder": asdict(encoder.config)}
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
+    encoder.framing.save(folder)
+    card = encoder_card(encoder.model.config, count_parameters(encoder.model), encoder.config)
+    (folder / CARD_FILE).write_text(card, encoding="utf-8")
+
+
+def load_encoder(folder: Path, device: torch.device | str = "cpu") -> Encoder:
+    """The encoder in a model folder.
+
+    Raises:
+        ModelError: not a model folder, of another task, damaged, or its parts do not fit.
+    """
+    model = load_model(folder, device)
+    written = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    if written.get("task") != ENCODER:
+        raise ModelError(
+            f"{folder} must hold an encoder",
+            seen=written.get("task", "no task named in config.json"),
+            mend="name a folder that `gnomon import` wrote of an encoder",
+        )
+    try:
+        config = TypeAdapter(EncoderConfig).validate_python(written.get("encoder", {}))
+    except ValidationError as error:
+        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
+    if problems := config.problems():
+        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen="; ".join(problems))
+    framing = load_framing(folder)
+    check_vocabulary(folder, framing, model.config.vocab_size)
+    return Encoder(model, framing, config)
+
+
+def check_vocabulary(folder: Path, framing: Any, vocab_size: int) -> None:
+    """A model reads every id that its tokenizer gives; it may have rows that no text uses.
+
+    Raises:
+        ModelError: the tokenizer has more ids than the model.
+    """
+    if framing.vocab_size > vocab_size:
+        raise ModelError(
+            "a model must have a row for every id of its tokenizer",
+            seen=f"{folder}: {vocab_size} rows, {framing.vocab_size} ids",
+            mend="keep the files of one model together",
+        )
+
+
+def encoder_card(config: TransformerConfig, num_parameters: int, way: EncoderConfig) -> str:
+    """What a person who finds the folder needs to know."""
+    return (
+        "# An encoder: texts as vectors\n\n"
+        f"- {num_parameters:,} parameters: {config.num_encoder_layers} layers, "
+        f"{config.d_model} wide, {config.attention.num_heads} heads\n"
+        f"- vectors: {way.pooling} over tokens{', of length 1' if way.normalise else ''}\n\n"
+        "Use it: `gnomon embed FOLDER < texts.txt`, or in Python "
+        "`gnomon.load('FOLDER').embed([\"…\"])`.\n"
+    )

@@ -1,0 +1,196 @@
+"""What cannot be taken in is refused by its name, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from gnomon.errors import CheckError, ModelError
+from gnomon.interop import export_model, import_model
+from gnomon.interop.stream import SafetensorsFile, open_weights
+from gnomon.model import load_model
+from interop.zoo import save
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: Any) -> dict[str, Path]:
+    folders = {}
+    for name in ("bert_masked", "llama", "qwen2", "t5", "marian"):
+        folders[name] = tmp_path_factory.mktemp(name)
+        save(name, folders[name])
+    return folders
+
+
+def copy(folder: Path, to: Path, **changes: Any) -> Path:
+    """The folder with keys of its config.json changed."""
+    to.mkdir()
+    for path in folder.iterdir():
+        (to / path.name).write_bytes(path.read_bytes())
+    config = json.loads((to / "config.json").read_text()) | changes
+    (to / "config.json").write_text(json.dumps(config))
+    return to
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "seen"),
+    [
+        ("bert_masked", {"position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ("bert_masked", {"hidden_act": "mish"}, "hidden_act = 'mish'"),
+        ("bert_masked", {"is_decoder": True}, "is_decoder = True"),
+        ("bert_masked", {"some_new_switch": 3}, "some_new_switch = 3"),
+        ("bert_masked", {"auto_map": {"AutoModel": "m.M"}}, "auto_map"),
+        ("bert_masked", {"quantization_config": {"bits": 4}}, "quantization_config"),
+        ("bert_masked", {"model_type": "albert"}, "model_type = 'albert'"),
+        ("bert_masked", {"num_hidden_layers": 3}, "encoder.layer.2"),
+        ("bert_masked", {"hidden_size": 32}, "expected"),
+        ("bert_masked", {"num_attention_heads": "4"}, "'4'|4"),
+        ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1.0}}, "llama3"),
+        (
+            "llama",
+            {"rope_parameters": None, "rope_scaling": {"type": "longrope", "factor": 2.0}},
+            "rope_scaling.rope_type = 'longrope'",
+        ),
+        (
+            "llama",
+            {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},
+            "rope_parameters.truncate = False",
+        ),
+        (
+            "qwen2",
+            {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+            "max_window_layers = 1",
+        ),
+        ("t5", {"feed_forward_proj": "gated-mish"}, "gated-mish"),
+        ("marian", {"normalize_before": True}, "normalize_before = True"),
+        ("marian", {"decoder_ffn_dim": 32}, "decoder_ffn_dim = 32"),
+    ],
+)
+def test_by_name(
+    saved: dict[str, Path], tmp_path: Path, name: str, changes: dict[str, Any], seen: str
+) -> None:
+    folder = copy(saved[name], tmp_path / "theirs", **changes)
+    with pytest.raises(ModelError, match=seen):
+        import_model(folder, tmp_path / "ours")
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+def test_an_unknown_key_can_be_passed_over(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = copy(saved["bert_masked"], tmp_path / "theirs", my_note="x")
+    import_model(folder, tmp_path / "ours", ignore=["my_note"])
+    export_model(tmp_path / "ours", tmp_path / "back")
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["my_note"] == "x"
+
+
+def edit(folder: Path, change: Any) -> None:
+    state = load_file(folder / "model.safetensors")
+    change(state)
+    save_file(state, folder / "model.safetensors", {"format": "pt"})
+
+
+def test_a_tensor_without_a_place(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = copy(saved["bert_masked"], tmp_path / "theirs")
+    edit(folder, lambda state: state.update({"bert.adapter.weight": torch.ones(2)}))
+    with pytest.raises(ModelError, match=r"bert\.adapter\.weight"):
+        import_model(folder, tmp_path / "ours")
+
+
+def test_a_tie_that_came_apart(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = copy(saved["bert_masked"], tmp_path / "theirs")
+    name = "cls.predictions.decoder.weight"
+    edit(folder, lambda s: s.update({name: s["bert.embeddings.word_embeddings.weight"] + 1}))
+    with pytest.raises(ModelError, match=name):
+        import_model(folder, tmp_path / "ours")
+
+
+def test_a_tie_that_is_stored_twice_comes_back_twice(
+    saved: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copy(saved["bert_masked"], tmp_path / "theirs")
+    name = "cls.predictions.decoder.weight"
+    edit(folder, lambda s: s.update({name: s["bert.embeddings.word_embeddings.weight"].clone()}))
+    import_model(folder, tmp_path / "ours")
+    assert len(load_model(tmp_path / "ours").tables) == 1
+    export_model(tmp_path / "ours", tmp_path / "back")
+    back = load_file(tmp_path / "back" / "model.safetensors")
+    assert torch.equal(back[name], load_file(folder / "model.safetensors")[name])
+
+
+def test_shards_and_pickles_give_the_same_model(saved: dict[str, Path], tmp_path: Path) -> None:
+    state = load_file(saved["llama"] / "model.safetensors")
+    names = sorted(state)
+    shards = copy(saved["llama"], tmp_path / "shards")
+    (shards / "model.safetensors").unlink()
+    for number, some in enumerate((names[::2], names[1::2])):
+        save_file({name: state[name] for name in some}, shards / f"part{number}.safetensors")
+    index = {name: f"part{place % 2}.safetensors" for place, name in enumerate(names)}
+    (shards / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    pickles = copy(saved["llama"], tmp_path / "pickles")
+    (pickles / "model.safetensors").unlink()
+    torch.save(state, pickles / "pytorch_model.bin")
+    import_model(saved["llama"], tmp_path / "one")
+    for other in (shards, pickles):
+        import_model(other, tmp_path / f"ours-{other.name}")
+        written = (tmp_path / f"ours-{other.name}" / "model.safetensors").read_bytes()
+        assert written == (tmp_path / "one" / "model.safetensors").read_bytes()
+    (shards / "part1.safetensors").unlink()
+    with pytest.raises(ModelError, match="part1"):
+        import_model(shards, tmp_path / "missing")
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (print, ("code ran",))
+
+
+def test_a_pickle_runs_no_code(
+    saved: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy(saved["llama"], tmp_path / "theirs")
+    (folder / "model.safetensors").unlink()
+    torch.save({"model.norm.weight": Evil()}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="weights and nothing else"):
+        import_model(folder, tmp_path / "ours")
+    assert "code ran" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cut", [4, 40, 4000])
+def test_a_damaged_file_of_weights(saved: dict[str, Path], tmp_path: Path, cut: int) -> None:
+    content = (saved["llama"] / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(content[:cut])
+    with pytest.raises(ModelError, match="cannot be read"):
+        open_weights(tmp_path)
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    for name in (str(tmp_path / "absent"), str(tmp_path), "pkg:no_such_package_here"):
+        with pytest.raises(ModelError):
+            import_model(name, tmp_path / "ours")
+
+
+def test_a_model_of_ours_that_no_architecture_has(tmp_path: Path) -> None:
+    from gnomon.model import Transformer, TransformerConfig, save_model
+
+    save_model(Transformer(TransformerConfig(vocab_size=30, d_model=16)), tmp_path / "ours")
+    with pytest.raises(ModelError, match=r"the nearest, marian, .*position\.layout"):
+        export_model(tmp_path / "ours", tmp_path / "back")
+
+
+def test_an_export_is_compared_with_what_was_written(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_model(saved["llama"], tmp_path / "ours")
+    read = SafetensorsFile.read
+
+    def wrong(self: SafetensorsFile, name: str) -> torch.Tensor:
+        tensor = read(self, name)
+        return tensor + 1 if name == "model.norm.weight" else tensor
+
+    monkeypatch.setattr(SafetensorsFile, "read", wrong)
+    with pytest.raises(CheckError, match=r"model\.norm\.weight"):
+        export_model(tmp_path / "ours", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
