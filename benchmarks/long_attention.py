@@ -1,6 +1,6 @@
 """Sparse attention beside dense attention as texts grow: time and peak memory, forward + backward.
 
-    python benchmarks/long_attention.py [--lengths 2048 4096 8192 16384] [--rounds 5] [--model]
+    python benchmarks/long_attention.py [--lengths 2048 4096 …] [--rounds 5] [--model | --prefill]
 
 Each cell is a fresh process: a pass over a short text, then one whose peak of resident memory is
 counted from just before it (`/proc/self/clear_refs`, Linux only), then one that is timed. All cells
@@ -15,7 +15,8 @@ work on the machine hardly touches. Without `--model` it is attention alone (one
 - plain: scores, softmax, sum, with the mask of T x S; only up to `--plain` tokens.
 
 With `--model` it is a training step (loss, backward) of a small decoder (2 layers, 256 wide, 4
-heads, a vocabulary of 256) with full attention and with each pattern.
+heads, a vocabulary of 256) with full attention and with each pattern. With `--prefill` the same
+model takes a prompt into its cache, 512 tokens at a time. `--kinds` names some of the rows only.
 
 The growth exponent is the slope of log(time) over log(length). From it follows, on paper, what 128k
 and 1M tokens would take.
@@ -44,23 +45,27 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--plain", type=int, default=4096, help="longest text of `plain`")
     parser.add_argument("--model", action="store_true", help="a training step of a small decoder")
+    parser.add_argument("--prefill", action="store_true", help="a prompt into its cache")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--json", type=Path, help="write every measurement here")
     parser.add_argument("--cell", nargs=2, metavar=("KIND", "LENGTH"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cell:
-        print(json.dumps(measure(options.cell[0], int(options.cell[1]), options.model)))
+        print(json.dumps(measure(options.cell[0], int(options.cell[1]), options)))
         return
+    whole_model = options.model or options.prefill
     cells = [
         (kind, length)
-        for kind in (MODEL_KINDS if options.model else KINDS)
+        for kind in (MODEL_KINDS if whole_model else KINDS)
         for length in options.lengths
-        if kind != "plain" or length <= options.plain
+        if kind in options.kinds and (kind != "plain" or length <= options.plain)
     ]
     found: dict[tuple[str, int], list[dict[str, float]]] = {cell: [] for cell in cells}
     for number in range(options.rounds):
         for kind, length in cells:
             command = [sys.executable, __file__, "--cell", kind, str(length)]
             command += ["--model"] if options.model else []
+            command += ["--prefill"] if options.prefill else []
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found[kind, length].append(json.loads(done.stdout))
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
@@ -104,12 +109,14 @@ def growth(lengths: list[int], values: list[float]) -> float:
     return statistics.linear_regression(x, y).slope
 
 
-def measure(kind: str, length: int, whole_model: bool) -> dict[str, float]:
+def measure(kind: str, length: int, options: argparse.Namespace) -> dict[str, float]:
     import torch
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    make = model_step if whole_model else attention_step
+    make = attention_step
+    if options.model or options.prefill:
+        make = model_step if options.model else prefill_step
     make(kind, 256)()  # what is loaded at first use is no memory of the attention
     step = make(kind, length)
     before = resident("VmRSS")
@@ -153,6 +160,32 @@ def model_step(kind: str, length: int) -> Any:
     import torch
     from torch.nn.functional import cross_entropy
 
+    model = decoder(kind)
+    ids = torch.randint(1, 256, (1, length + 1))
+
+    def step() -> None:
+        model.zero_grad()
+        logits = model(ids[:, :-1])
+        cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+
+    return step
+
+
+def prefill_step(kind: str, length: int) -> Any:
+    import torch
+
+    model = decoder(kind).eval()
+    ids = torch.randint(1, 256, (1, length))
+
+    @torch.no_grad()
+    def step() -> None:
+        for _ in model.decode_in_chunks(ids, cache=model.new_cache(), chunk_size=512):
+            pass
+
+    return step
+
+
+def decoder(kind: str) -> Any:
     from gnomon.model import (
         AttentionConfig,
         FeedForwardConfig,
@@ -172,7 +205,7 @@ def model_step(kind: str, length: int) -> Any:
         num_global_tokens=GLOBAL,
     )
     rope = RopeConfig(scaling="ntk", factor=8.0)
-    model = Transformer(
+    return Transformer(
         TransformerConfig(
             family="decoder",
             vocab_size=256,
@@ -185,14 +218,6 @@ def model_step(kind: str, length: int) -> Any:
             dropout=0.0,
         )
     )
-    ids = torch.randint(1, 256, (1, length + 1))
-
-    def step() -> None:
-        model.zero_grad()
-        logits = model(ids[:, :-1])
-        cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
-
-    return step
 
 
 def resident(name: str) -> int:

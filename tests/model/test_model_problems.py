@@ -14,6 +14,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"vocab_size": 0}, "vocab_size"),
     ({"num_decoder_layers": 0}, "num_decoder_layers"),
     ({"dropout": 1.0}, "dropout"),
+    ({"attention.dilation": 0}, "attention.dilation"),
     ({"attention.dropout": -0.1}, "attention.dropout"),
     ({"embedding.dropout": 1.5}, "embedding.dropout"),
     ({"pad_id": 29}, "pad_id"),
