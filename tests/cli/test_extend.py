@@ -95,6 +95,15 @@ def test_what_the_folder_knows_need_not_be_said(rotary: Path, tmp_path: Path) ->
     api.extend(rotary, tmp_path / "out", method="yarn", length=10 * known)
     assert position(tmp_path / "out")["rope"]["original_length"] == known
     assert position(tmp_path / "out")["rope"]["factor"] == 10.0
+    # A language model says how much of a text it saw at once.
+    config = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    for key in ("longest_source", "longest_target"):
+        del config[key]
+    config |= {"context": 77}
+    config["model"]["position"]["rope"]["scaling"] = "none"
+    (tmp_path / "out" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    api.extend(tmp_path / "out", tmp_path / "far", method="yarn", length=154)
+    assert position(tmp_path / "far")["rope"]["original_length"] == 77
     api.extend(rotary, tmp_path / "dynamic", method="dynamic_ntk")
     assert position(tmp_path / "dynamic")["rope"]["factor"] == 1.0
 

@@ -31,7 +31,7 @@ Method = Literal["rope", "linear", "ntk", "dynamic_ntk", "yarn", "resize"]
 # What of a checkpoint belongs to its training, not to the model.
 _NOT_THE_MODEL = ("average.json", "training.json", "training.safetensors")
 # Keys of config.json: what training texts reached, and where a task cuts texts.
-_LONGEST = ("longest_source", "longest_target", "longest_text")
+_LONGEST = ("longest_source", "longest_target", "context")
 _CUT_AT = "max_length"
 _READS = {
     "rope": ("theta",),
@@ -127,7 +127,7 @@ def extend(
     if method != "rope" and longest is not None and (length is None or length > longest):
         # Whatever it reads at once is cut there, and its positions now reach further.
         written[_CUT_AT] = length
-        changes.append(f"{_CUT_AT}: {longest} → {length}")
+        changes.append(f"{_CUT_AT}: {longest} → {length or 'any'}")
     written["model"] = asdict(operated.config)
     with atomic_folder(destination) as temporary:
         _write(source, temporary, written, operated.weights, changes)
