@@ -19,8 +19,8 @@ _FAULTY = """
         }
 """
 _MENDED = _FAULTY.replace("lambda step: 1e-3", "lambda step: 1e-3 * min(1.0, (step + 1) / 400)")
-_FEW = 10
-_FINE_TUNING = 6e-5  # rates up to here train pretrained post-norm models without warm-up
+FEW = 10
+FINE_TUNING = 6e-5  # rates up to here train pretrained post-norm models without warm-up
 
 
 @check(
@@ -54,6 +54,6 @@ def post_norm_warmup(case: Case) -> Outcome:
         f"{len(post)} post-norm layers, and the rate is at half of its peak {rates.peak:.2g} after "
         f"{rates.warmup} steps"
     )
-    if rates.warmup >= _FEW or rates.peak <= _FINE_TUNING:
+    if rates.warmup >= FEW or rates.peak <= FINE_TUNING:
         return passed(evidence, layers=len(post), warmup=rates.warmup)
     return warning(evidence, where=post, layers=len(post), warmup=rates.warmup, peak=rates.peak)
