@@ -7,6 +7,7 @@ from gnomon.api.doctor import examine_target
 from gnomon.api.dry_run import Look, dry_run
 from gnomon.api.evaluate import evaluate, evaluate_files
 from gnomon.api.evaluate_labels import evaluate_classifier
+from gnomon.api.evaluate_language import evaluate_language_model
 from gnomon.api.exchange import embed_lines, export_model, import_model
 from gnomon.api.extend import Extension, extend
 from gnomon.api.load import is_of, load, load_for, model_folder, task_of
@@ -31,6 +32,7 @@ __all__ = [
     "evaluate",
     "evaluate_classifier",
     "evaluate_files",
+    "evaluate_language_model",
     "examine_target",
     "export_model",
     "extend",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Any
 from gnomon.api.claim import keys_unknown_to_run, read_run_recipe
 from gnomon.api.evaluate import evaluate
 from gnomon.api.evaluate_labels import evaluate_classifier
+from gnomon.api.evaluate_language import evaluate_language_model
 from gnomon.api.load import model_folder, task_of
 from gnomon.errors import GnomonError, RunError
 from gnomon.evaluation import Comparison, compared, measured_lines
 from gnomon.evaluation.classification import compared_reports
-from gnomon.recipes import ClassificationRecipe, Recipe, difference
+from gnomon.recipes import ClassificationRecipe, LanguageModelRecipe, Recipe, difference
 from gnomon.recipes.tasks import translation
 from gnomon.training import RunFolder, read_metrics
 
@@ -168,8 +169,12 @@ def scores_of(run: str | Path) -> RunScores:
     for stored in read_evaluations(run):
         if stored.path.name.startswith(f"{folder.name}-test-"):
             return stored
-    judge = evaluate_classifier if task_of(folder) == "classification" else evaluate
-    report = Path(judge(folder).about["report"])
+    judges: dict[str, Callable[[Path], Any]] = {
+        "translation": evaluate,
+        "classification": evaluate_classifier,
+        "language_model": evaluate_language_model,
+    }
+    report = Path(judges[task_of(folder)](folder).about["report"])
     return next(one for one in read_evaluations(run) if one.path.name == report.name)
 
 
@@ -214,6 +219,8 @@ def _compare_scores(
         if report is None or against is None:
             continue
         what = f"{' '.join(ours.files)} ({ours.checkpoint} against {theirs.checkpoint})"
+        if isinstance(recipe, LanguageModelRecipe):
+            continue  # a loss is a mean over all tokens, of which the report keeps none
         if isinstance(recipe, ClassificationRecipe):
             if (found := compared_reports(report, against, recipe.evaluation)) is not None:
                 return what, found

@@ -70,6 +70,37 @@ def evaluate(
             rich_help_panel="Classifiers",
         ),
     ] = None,
+    by_position: Annotated[
+        bool,
+        typer.Option(
+            "--by-position",
+            help="Perplexity by how many tokens are in view.",
+            rich_help_panel="Language models",
+        ),
+    ] = False,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Tokens in view. Default: as in training.",
+            rich_help_panel="Language models",
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="From one window to the next. Default: --length.",
+            rich_help_panel="Language models",
+        ),
+    ] = None,
+    documents: Annotated[
+        str | None,
+        typer.Option(
+            help="What in a plain text is one: lines, paragraphs or files. Default: as in the run.",
+            rich_help_panel="Language models",
+        ),
+    ] = None,
     by_length: Annotated[
         bool, typer.Option("--by-length", help="Scores by source length.")
     ] = False,
@@ -101,30 +132,37 @@ def evaluate(
     from gnomon.cli import report as show
 
     chosen = None if metrics is None else tuple(metrics.replace(",", " ").split())
-    for_labels = {
+    of_translators: dict[str, object] = {
+        "--src": src,
+        "--ref": ref,
+        "--source-field": source_field,
+        "--target-field": target_field,
+        "--tokenize": tokenize,
+        "--language": language,
+        "--lowercase": lowercase,
+        "--by-length": by_length,
+        "--robustness": robustness,
+        "--tag": tag,
+        "--beam": beam,
+        "--with": with_,
+    }
+    for_labels: dict[str, object] = {
         "--text": text,
         "--pair": pair,
         "--label": label,
         "--threshold": threshold,
         "--picture": picture,
     }
+    for_language: dict[str, object] = {
+        "--by-position": by_position,
+        "--length": length,
+        "--stride": stride,
+        "--documents": documents,
+    }
     if model is not None and hyp is None and api.is_of(model, "classification", checkpoint):
         options.refuse_beside(
             "a classifier",
-            {
-                "--src": src,
-                "--ref": ref,
-                "--source-field": source_field,
-                "--target-field": target_field,
-                "--tokenize": tokenize,
-                "--language": language,
-                "--lowercase": lowercase,
-                "--by-length": by_length,
-                "--robustness": robustness,
-                "--tag": tag,
-                "--beam": beam,
-                "--with": with_,
-            },
+            of_translators | for_language,
             "labels are judged otherwise than translations",
         )
         from gnomon.cli.evaluate_labels import evaluate_labels
@@ -144,6 +182,33 @@ def evaluate(
             progress=progress,
         )
         return
+    if model is not None and hyp is None and api.is_of(model, "language_model", checkpoint):
+        del for_labels["--text"], for_labels["--picture"]
+        options.refuse_beside(
+            "a language model",
+            of_translators | for_labels | {"--metrics": metrics, "--worst": worst or None},
+            "a language model is judged by its loss",
+        )
+        from gnomon.cli.evaluate_language import evaluate_language
+
+        evaluate_language(
+            model,
+            data=data,
+            documents=documents,
+            field=text,
+            length=length,
+            stride=stride,
+            against=against or [],
+            by_position=by_position,
+            picture=picture,
+            json_=json_,
+            batch_tokens=batch_tokens,
+            checkpoint=checkpoint,
+            device=device,
+            progress=progress,
+        )
+        return
+    options.refuse_beside("this model", for_language, "these options are for language models")
     options.refuse_beside("a translator", for_labels, "these options are for classifiers")
     settings: dict[str, Any] = {
         "metrics": chosen,

@@ -11,6 +11,7 @@ from gnomon.errors import RunError
 
 if TYPE_CHECKING:
     from gnomon.evaluation.classification import ClassificationReport
+    from gnomon.evaluation.language import PositionRow
 
 
 def _figure(path: Path, what: str, width: float, height: float) -> Any:
@@ -55,6 +56,32 @@ def plot_confusion(report: ClassificationReport, path: Path) -> None:
                 shade = "white" if shares[row][column] > 0.5 else "black"
                 axes.text(column, row, f"{count:,}", ha="center", va="center", color=shade)
     figure.colorbar(image, label="share of the label's texts")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def plot_positions(
+    found: Mapping[str, Sequence[PositionRow]], trained: int | None, path: Path
+) -> None:
+    """Draw perplexity over the tokens in view, one line a model.
+
+    Args:
+        trained: tokens that were in view in training, marked if known.
+
+    Raises:
+        RunError: as `plot_curves`.
+    """
+    axes = (figure := _figure(path, "perplexity by position", 8, 5)).add_subplot()
+    for name, rows in found.items():
+        places = [(row.first * row.last) ** 0.5 for row in rows]
+        axes.plot(places, [row.perplexity for row in rows], marker="o", label=name)
+    if trained is not None:
+        axes.axvline(trained, color="grey", linestyle="--", label="in view in training")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("tokens before")
+    axes.set_ylabel("perplexity")
+    axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 

@@ -14,8 +14,9 @@ from gnomon.cli.console import console, print_line
 from gnomon.errors import excerpt
 from gnomon.evaluation import Comparison, EvaluationReport, RobustnessRow, Score
 from gnomon.evaluation.classification import ClassificationReport
+from gnomon.evaluation.language import LanguageReport
 
-AnyReport = EvaluationReport | ClassificationReport
+AnyReport = EvaluationReport | ClassificationReport | LanguageReport
 ARROWS = {True: "↑", False: "↓"}
 
 
@@ -66,7 +67,11 @@ def print_report(report: AnyReport, sheets: Sequence[Sheet]) -> None:
 
 def print_scores(report: AnyReport, console: Console) -> None:
     """The model's scores, with those of the baselines beside them, and how each was measured."""
-    table = Table(title=f"{len(report.lines):,} lines", title_justify="left")
+    if isinstance(report, LanguageReport):
+        title = f"{report.num_documents:,} documents"
+    else:
+        title = f"{len(report.lines):,} lines"
+    table = Table(title=title, title_justify="left")
     table.add_column("score")
     table.add_column("model", justify="right", style="bold")
     table.add_column("95 % interval", justify="right")
@@ -144,7 +149,7 @@ def worst_sheet(report: EvaluationReport, count: int) -> Sheet:
     )
 
 
-def comparison_sheets(report: AnyReport) -> list[Sheet]:
+def comparison_sheets(report: EvaluationReport | ClassificationReport) -> list[Sheet]:
     """One for each system this one was compared with."""
     return [
         comparison_sheet(f"against {name}", comparisons)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gnomon.tasks.language_model import LanguageModel
 
 _LOGITS = 1 << 24  # numbers of logits held at once
+_CHARACTERS = 1 << 20  # of documents encoded at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ def score_texts(
     length = _in_view(model, length)
     rows = encoded(model, texts)
     windows = [
-        window for number, row in enumerate(rows) for window in _overlapping(number, row, length)
+        window
+        for number, row in enumerate(rows)
+        for window in _windows(number, row, length, None if length is None else length // 2)
     ]
     found: list[list[float]] = [[0.0] * (len(row) - 1) for row in rows]
     left = [0] * len(rows)
@@ -84,34 +87,78 @@ def score_texts(
     ]
 
 
+@dataclass(frozen=True)
+class PositionLosses:
+    """What was lost on a text, by how many tokens stood before in view.
+
+    Attributes:
+        sums: fp64 [length], −log p in nats at each place.
+        counts: int64 [length], tokens there.
+        documents: how many documents there were.
+        characters: of the text.
+        bytes: the same in UTF-8.
+    """
+
+    sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    documents: int
+    characters: int
+    bytes: int
+
+
 def losses_by_position(
     model: LanguageModel,
-    rows: Iterator[Sequence[int]],
+    texts: Iterable[str],
     length: int,
+    stride: int,
     batch_tokens: int,
     progress: Progress = silent,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Sums of −log p in nats, and how many tokens these are, by place in view, each [length].
+) -> PositionLosses:
+    """Judge every token of some documents once, and its document's end.
 
-    A text is cut into windows of `length` tokens, the first of which have little before them: the
-    token at place p is judged by the p + 1 tokens before it in its window.
+    A document is read in windows of `length` tokens, `stride` apart; of each what is new in it
+    counts. The token at place p of its window is judged by the p + 1 tokens before it there.
 
-    Args:
-        rows: ids of texts with what begins and ends them.
+    Raises:
+        RecipeError: no such length or stride.
     """
-    length = _in_view(model, length) or length
+    _in_view(model, length)
+    if not 1 <= stride <= length:
+        raise RecipeError(
+            "windows must not leave tokens out: a stride is 1 or more, and not more than a window",
+            seen=f"stride {stride}, length {length}",
+        )
     sums, counts = np.zeros(length), np.zeros(length, np.int64)
-    for row in rows:
+    documents = characters = num_bytes = 0
+    for part in _chunks(texts):
+        rows = encoded(model, part)
         windows = [
-            _Window(0, start, min(start + length, len(row) - 1), start)
-            for start in range(0, len(row) - 1, length)
+            window
+            for number, row in enumerate(rows)
+            for window in _windows(number, row, length, stride)
         ]
-        for window, losses in _losses(model, [row], windows, batch_tokens):
-            size = window.stop - window.start
-            sums[:size] += losses.double().numpy()
-            counts[:size] += 1
-        progress(1)
-    return sums, counts
+        for window, losses in _losses(model, rows, windows, batch_tokens):
+            places = slice(window.counted - window.start, window.stop - window.start)
+            sums[places] += losses[places].double().numpy()
+            counts[places] += 1
+        documents += len(part)
+        characters += sum(map(len, part))
+        num_bytes += sum(len(text.encode("utf-8")) for text in part)
+        progress(len(part))
+    return PositionLosses(sums, counts, documents, characters, num_bytes)
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    part: list[str] = []
+    size = 0
+    for text in texts:
+        part.append(text)
+        size += len(text)
+        if size >= _CHARACTERS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def encoded(model: LanguageModel, texts: Sequence[str]) -> list[list[int]]:
@@ -134,14 +181,16 @@ def _in_view(model: LanguageModel, length: int | None) -> int | None:
     return length
 
 
-def _overlapping(number: int, row: Sequence[int], length: int | None) -> Iterator[_Window]:
-    """Windows over a text, each from the middle of the one before."""
+def _windows(
+    number: int, row: Sequence[int], length: int | None, stride: int | None
+) -> Iterator[_Window]:
+    """Windows over a text, `stride` tokens apart; None: the whole."""
     last = len(row) - 1
-    if length is None or last <= length:
+    if length is None or stride is None or last <= length:
         yield _Window(number, 0, last, 0)
         return
     done = 0
-    for start in range(0, last, max(1, length // 2)):
+    for start in range(0, last, stride):
         stop = min(start + length, last)
         yield _Window(number, start, stop, done)
         done = stop

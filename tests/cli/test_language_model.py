@@ -1,0 +1,130 @@
+"""Language models from the command line: generate, score, evaluate by position."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from command_line import run_command
+from gnomon import api
+
+RECIPE = """
+name = "letters"
+task = "language_model"
+[data]
+context = 16
+documents_are = "paragraphs"
+[tokenizer]
+kind = "characters"
+[model]
+family = "decoder"
+d_model = 32
+num_decoder_layers = 1
+attention.num_heads = 2
+feedforward.size = 64
+norm.placement = "pre"
+dropout = 0.0
+position.kind = "rope"
+[objective]
+label_smoothing = 0.0
+[schedule]
+kind = "constant"
+peak = 1e-2
+warmup_steps = 10
+[training]
+tokens_per_batch = 512
+max_steps = 120
+validate_every = 60
+checkpoint_every = 60
+precision = "fp32"
+"""
+
+
+@dataclass
+class Answer:
+    stdout: str
+    stderr: str
+
+
+def gnomon(*arguments: str, stdin: str = "", code: int = 0) -> Answer:
+    done = run_command(*arguments, text=stdin.encode())
+    assert done.returncode == code, done.stderr.decode()
+    return Answer(done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("language")
+    (folder / "r.toml").write_text(RECIPE)
+    # After a letter comes another of it, or a line break: only the one before says which.
+    text = "\n\n".join(f"{letter * 2}\n" * 12 for letter in "abcdefg" * 30)
+    (folder / "text.txt").write_text(text)
+    api.train(
+        folder / "r.toml",
+        data=folder / "text.txt",
+        valid_data=folder / "text.txt",
+        run=folder / "run",
+    )
+    return folder / "run"
+
+
+def test_one_line_out_for_each_line_in(run: Path) -> None:
+    found = gnomon("generate", str(run), "--max-tokens", "20", stdin="aa\n\nbb\n")
+    lines = found.stdout.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("\\naa\\naa\\n")
+
+
+def test_a_prompt_is_streamed_and_stops(run: Path) -> None:
+    found = gnomon("generate", str(run), "-p", r"aa\naa", "--stop", r"a\na", "--escapes")
+    assert found.stdout == "\na\n"
+    asked = ("generate", str(run), "-p", "aa", "--json", "--max-tokens", "5")
+    result = json.loads(gnomon(*asked).stdout)
+    assert result["finish"] == "length"
+    assert result["num_tokens"] == 5
+
+
+def test_options_without_effect_are_refused(run: Path) -> None:
+    found = gnomon("generate", str(run), "--temperature", "0.5", stdin="a\n", code=2)
+    assert "--temperature" in found.stderr
+    found = gnomon("translate", str(run), stdin="a\n", code=2)
+    assert "gnomon generate" in found.stderr
+    found = gnomon("generate", str(run), "-p", "a", "--chat", code=2)
+    assert "chat template" in found.stderr
+
+
+def test_score(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("aa\nag\n")
+    lines = gnomon("score", str(run), "--data", str(tmp_path / "lines.txt")).stdout.splitlines()
+    (likely, odd) = ([float(value) for value in line.split("\t")] for line in lines)
+    assert likely[2] > odd[2]
+    assert likely[3] == pytest.approx(math.exp(-likely[0] / likely[1]), rel=1e-5)
+
+
+def test_evaluate_by_position(run: Path, tmp_path: Path) -> None:
+    found = gnomon("evaluate", str(run), "--by-position", "--length", "32")
+    scores = {line.split("\t")[0]: line.split("\t") for line in found.stdout.splitlines()}
+    assert float(scores["perplexity"][1]) == pytest.approx(math.exp(float(scores["nll"][1])), 1e-3)
+    assert "length:32" in scores["nll"][2]
+    rows = [line.split("\t") for line in found.stdout.split("# by position")[1].splitlines()[1:]]
+    assert [row[0] for row in rows] == ["1", "2 to 3", "4 to 7", "8 to 15", "16 to 31", "32"]
+    report = json.loads(gnomon("evaluate", str(run), "--json").stdout)
+    counts = [int(row[1].replace(",", "")) for row in rows]
+    assert sum(row["tokens"] for row in report["positions"]) == sum(counts)
+    assert float(rows[0][3]) > float(rows[2][3])  # more in view, less to guess
+
+
+def test_overlapping_windows_know_more(run: Path) -> None:
+    nll = {
+        stride: json.loads(
+            gnomon("evaluate", str(run), "--json", "--length", "8", "--stride", stride).stdout
+        )["scores"][0]["value"]
+        for stride in ("8", "4")
+    }
+    assert nll["4"] < nll["8"]
+    found = gnomon("evaluate", str(run), "--length", "8", "--stride", "9", code=2)
+    assert "stride" in found.stderr
