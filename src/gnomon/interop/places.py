@@ -79,7 +79,7 @@ def _from_hub(name: str) -> Path:
         raise ModelError(
             "a model from the hub is loaded with the package huggingface_hub",
             seen=f"{name} is no folder here, and the package is not installed",
-            mend="pip install huggingface_hub, or name a folder",
+            mend="pip install 'gnomon[hub]', or name a folder",
         ) from error
     try:
         files = HfApi().list_repo_files(name)

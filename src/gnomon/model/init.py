@@ -28,6 +28,8 @@ def initialise(model: Transformer) -> None:
     deviation D^-0.5, so that vectors scaled by sqrt(D) have unit variance and logits over a tied
     table start near it: the first loss is about ln V. Biases are zero, gains one.
     """
+    if next(iter(model.parameters())).is_meta:
+        return  # no numbers there; asking for some loads seconds of PyTorch's compiler
     for table in model.tables.values():
         nn.init.normal_(table, std=model.config.d_model**-0.5)
     for module in model.modules():

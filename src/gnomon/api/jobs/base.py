@@ -96,6 +96,7 @@ def adopted(recipe: ClassificationRecipe, config: TransformerConfig) -> Classifi
     model = replace(
         config,
         head=HeadConfig(kind="none"),
+        pooler=False,  # a classifier pools in its own way
         tie="none",
         dropout=recipe.model.dropout,
         layer_drop=recipe.model.layer_drop,
