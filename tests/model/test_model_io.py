@@ -189,4 +189,4 @@ def test_asking_for_what_a_family_does_not_have() -> None:
     with pytest.raises(ModelError, match="memory"):
         Transformer(BASE).decode(ids)
     with pytest.raises(ModelError, match="head"):
-        Transformer(CONFIGS["encoder_headless"])(ids)
+        Transformer(CONFIGS["encoder_headless"]).project(torch.zeros(1, 3, 16))
