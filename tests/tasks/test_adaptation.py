@@ -202,3 +202,31 @@ def test_rules_between_tables(tmp_path: Path, base: Path) -> None:
     ):
         with pytest.raises(RecipeError, match=message):
             tune(tmp_path, base, *settings, run=tmp_path / "never")
+
+
+def test_an_encoder_with_a_head_and_a_pooler_is_taken_over_without_them(
+    base: Path, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    from gnomon.model import HeadConfig
+    from gnomon.tasks import Encoder, EncoderConfig, save_encoder
+
+    classifier = gnomon.load(base)
+    config = replace(
+        classifier.network.network.config, head=HeadConfig(kind="transform"), pooler=True, tie="all"
+    )
+    torch.manual_seed(3)
+    encoder = Encoder(Transformer(config), classifier.framing, EncoderConfig())
+    save_encoder(encoder, tmp_path / "encoder")
+    reports: list[Any] = []
+    settings = ["training.max_steps=1", "schedule.peak=1e-30", "schedule.warmup_steps=0"]
+    training = tune(tmp_path, tmp_path / "encoder", *settings, examined=reports.append)
+    assert not reports[0].of("fail")
+    found = weights(training.run)
+    assert not any("pooler" in name or ".head." in name for name in found)
+    own = encoder.model.state_dict()
+    names = [name for name in found if ".encoder.layers." in name]
+    assert names
+    for name in names:
+        assert torch.allclose(found[name], own[name.removeprefix("network.")], atol=1e-6)

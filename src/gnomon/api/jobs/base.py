@@ -92,12 +92,16 @@ def refuse_translators(folder: Path) -> None:
 
 
 def adopted(recipe: ClassificationRecipe, config: TransformerConfig) -> ClassificationRecipe:
-    """The recipe of a fine-tuning: the network is the given one, dropouts stay the recipe's."""
+    """The recipe of a fine-tuning: the network is the given one, dropouts stay the recipe's.
+
+    What the classifier does not read goes: a head over the vocabulary, a pooler.
+    """
     model = replace(
         config,
         head=HeadConfig(kind="none"),
         pooler=False,  # a classifier pools in its own way
         tie="none",
+        pooler=False,
         dropout=recipe.model.dropout,
         layer_drop=recipe.model.layer_drop,
     )
