@@ -101,7 +101,6 @@ def adopted(recipe: ClassificationRecipe, config: TransformerConfig) -> Classifi
         head=HeadConfig(kind="none"),
         pooler=False,  # a classifier pools in its own way
         tie="none",
-        pooler=False,
         dropout=recipe.model.dropout,
         layer_drop=recipe.model.layer_drop,
     )
