@@ -32,6 +32,7 @@ from gnomon.probe import Record
 
 T = TypeVar("T")
 P = ParamSpec("P")
+_REMEMBERED: set[object] = set()
 _ROWS, _LENGTH = 3, 24  # of the call that is perturbed: enough to show a fault, and quick
 
 
@@ -55,7 +56,13 @@ def remembered(
         key = f"{compute.__module__}.{compute.__qualname__}{args}{kwargs or ''}"
         return case.once(key, lambda: compute(case, *args, **kwargs))
 
+    _REMEMBERED.add(get)
     return get
+
+
+def is_remembered(function: object) -> bool:
+    """Whether it is such a fact."""
+    return function in _REMEMBERED
 
 
 class Case:
@@ -84,7 +91,11 @@ class Case:
 
     @fact
     def module(self) -> nn.Module:
-        """The model."""
+        """The model.
+
+        Raises:
+            Skip: there is none, or its parameters have no values yet.
+        """
         module = self.patient.module
         if module is None:
             raise Skip("there is no model")
@@ -104,7 +115,11 @@ class Case:
 
     @fact
     def config(self) -> Any:
-        """Its configuration (gnomon's, Hugging Face's or whatever it carries)."""
+        """Its configuration (gnomon's, Hugging Face's or whatever it carries).
+
+        Raises:
+            Skip: it carries none, and none was handed over.
+        """
         config = config_of(self.patient)
         if config is None:
             raise Skip("the model carries no configuration")
@@ -311,7 +326,7 @@ class Case:
     # Loss and gradients
 
     def loss(self, call: Call) -> Tensor:
-        """The training loss on a call, as the user computes it or the model itself does.
+        """The training loss on a call, a scalar, as the user computes it or the model itself does.
 
         Raises:
             Skip: neither is known.
@@ -355,7 +370,7 @@ class Case:
         return call.with_values(labels=labels)
 
     def any_loss(self, call: Call) -> Tensor:
-        """For gradients: the training loss, else the next token's, else a random projection."""
+        """For gradients, a scalar: the training loss, else the next token's, else a projection."""
         try:
             return self.loss(call)
         except Skip:
@@ -374,7 +389,11 @@ class Case:
 
     @fact
     def gradients(self) -> dict[str, Tensor | None]:
-        """Each parameter's gradient of `any_loss` on `call`, in evaluation mode (no dropout)."""
+        """Each parameter's gradient of `any_loss` on `call`, of its own shape, without dropout.
+
+        Raises:
+            Skip: no gradient comes out of the model.
+        """
         self.must_take_gradients()
         self.module.eval()
         with untouched(self.module), torch.enable_grad():
@@ -443,8 +462,10 @@ class Case:
         return all(bool((each == each.flatten()[0]).all()) for each in values)
 
     def must_take_gradients(self) -> None:
-        """Raises:
-        NotApplicable: some of its weights are int8: it was made for use, not for training.
+        """Go on only with a model that can be trained.
+
+        Raises:
+            NotApplicable: some of its weights are int8: it was made for use, not for training.
         """
         if names := quantised(self.module):
             raise NotApplicable(
@@ -452,14 +473,18 @@ class Case:
             )
 
     def must_be_fresh(self) -> None:
-        """Raises:
-        Skip: nothing tells whether it is; `NotApplicable` where its weights were trained.
+        """Go on only with weights as they were drawn.
+
+        Raises:
+            Skip: nothing tells whether they are; `NotApplicable` where they were trained.
         """
         self._must_be(True, "the model is trained: its weights are what it learned")
 
     def must_be_trained(self) -> None:
-        """Raises:
-        Skip: nothing tells whether it is; `NotApplicable` where its weights are as drawn.
+        """Go on only with weights that were trained.
+
+        Raises:
+            Skip: nothing tells whether they are; `NotApplicable` where they are as drawn.
         """
         self._must_be(False, "the model is fresh: nothing was learned yet")
 

@@ -19,10 +19,21 @@ if TYPE_CHECKING:
 Cost = Literal["static", "probe", "step", "run"]
 COSTS: tuple[Cost, ...] = ("static", "probe", "step", "run")
 # In the order in which a reader should see them: what explains the rest comes first.
-GROUPS = (
-    "corpus", "files", "weights", "masks", "scores", "positions", "blocks", "loss", "optimizer",
-    "precision", "decoding", "training", "conformance",
-)  # fmt: skip
+GROUPS = {
+    "corpus": "the text before any model: pairs, splits, vocabulary",
+    "files": "what was saved is what is loaded: ties, prefixes, tokenizer and vocabulary",
+    "weights": "the parameters as they lie there: empty, rescaled, exchanged, never trained",
+    "masks": "who may see whom: the future, padding, other documents, other rows",
+    "scores": "from queries and keys to attention weights: scale, softmax, heads",
+    "positions": "what enters the first layer: embeddings, positions, their ranges",
+    "blocks": "norms, residuals and feed-forward networks, noise, gradient by depth",
+    "loss": "labels, shift, smoothing, accumulation; whether a batch can be learned",
+    "optimizer": "which parameters move and how: decay, eps, schedule, clipping",
+    "precision": "what breaks in fp16 or bf16",
+    "decoding": "generation with a cache beside a full pass; beams, rows, endings",
+    "training": "a recipe's rules, and what monitors saw of a run",
+    "conformance": "a known architecture computes what its own stock code does",
+}
 SYMPTOMS = {
     "nan": "the loss or the output becomes NaN or infinite",
     "stuck": "the loss does not fall, or hangs high from the start",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,11 +26,11 @@ from gnomon.doctor.plan import Plan, estimate
 from gnomon.doctor.report import Report
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.walks import codes_of, walk
+from gnomon.doctor.wording import well_worded
 from gnomon.errors import DoctorError, GnomonError, in_one_line
 
 # The model's code may raise anything, and `sys.exit` in it does not end the examination.
 _ANYTHING = (Exception, SystemExit)
-_ZERO = re.compile(r"\b0\.?0*e\+00\b")  # as a person writes it
 
 
 def diagnose(
@@ -199,7 +198,7 @@ def _made(check: Check, case: Case, suppress: Mapping[str, str]) -> Finding:
     except _ANYTHING as error:
         outcome = Outcome("skip", f"it could not be made: {in_one_line(error, 480)}")
     wrong = outcome.verdict in ("fail", "warn")
-    evidence = _ZERO.sub("0", outcome.evidence)
+    evidence = well_worded(outcome.evidence)
     return Finding(
         code=check.code,
         group=check.group,

@@ -8,18 +8,16 @@ without knowing how the user wrote the loss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnomon.doctor.call import Call
+from gnomon.doctor.exchange import answered
 from gnomon.doctor.finding import Skip
-from gnomon.doctor.logits import Product, logit_product, noting
-from gnomon.doctor.run import Run, tensors_of
+from gnomon.doctor.run import Run
 
 if TYPE_CHECKING:
     from gnomon.doctor.case import Case
@@ -63,112 +61,13 @@ def read_objective(case: Case, call: Call, seed: int = 0) -> Objective:
     """
     if case.patient.loss is None:
         call = case.labelled(call)
-    run = case.run(call)
-    logits = run.tokens
-    if logits.size(-1) < 3:
-        raise Skip(f"the output has {logits.size(-1)} values at a position: no logits of tokens")
-    form = _form(logits)
-    place = _place(case, call)
-    used: list[Tensor] = []
-
-    def another(real: Tensor) -> Tensor:
-        generator = torch.Generator().manual_seed(len(used))
-        leaf = torch.randn(real.shape, generator=generator).to(real.device).requires_grad_()
-        used.append(leaf)
-        shown: Tensor = form(leaf)
-        return shown.to(real.dtype)
-
-    case.module.eval()
-    with _exchanged(case, place, call, another), torch.enable_grad():
-        torch.manual_seed(seed)
-        loss = case.loss(call)
-    if len(used) != 1:
-        raise Skip(f"the loss takes the model's output {len(used)} times, not once")
-    leaf = used[0]
-    if not loss.requires_grad:
-        raise Skip("the loss does not depend on the model's output by a gradient")
-    gradient = torch.autograd.grad(loss, leaf, allow_unused=True)[0]
-    if gradient is None:
-        raise Skip("the loss is not computed from the model's output")
+    size = case.run(call).tokens.size(-1)
+    if size < 3:
+        raise Skip(f"the output has {size} values at a position: no logits of tokens")
+    logits, gradient, _ = answered(case, call, seed)
     gradient = Run(call, gradient, {"logits": gradient}).tokens.double()
-    values = Run(call, leaf, {"logits": leaf.detach()}).tokens.double()
+    values = Run(call, logits, {"logits": logits}).tokens.double()
     return _solved(case, call, gradient, values.softmax(-1))
-
-
-def _form(output: Tensor) -> Any:
-    """How the model's output relates to logits: they themselves, log-probabilities or these."""
-    wide = output.double()
-    if bool((wide.exp().sum(-1) - 1).abs().max() < 1e-3):
-        return lambda logits: logits.log_softmax(-1)
-    if bool((wide >= 0).all()) and bool((wide.sum(-1) - 1).abs().max() < 1e-3):
-        return lambda logits: logits.softmax(-1)
-    return lambda logits: logits
-
-
-@contextmanager
-def _exchanged(
-    case: Case, place: nn.Module | Product, call: Call, another: Callable[[Tensor], Tensor]
-) -> Iterator[None]:
-    """Put other logits in the place of the model's own, wherever it writes them."""
-    if isinstance(place, Product):
-        with noting(case, place, lambda logits: logits.copy_(another(logits))):
-            yield
-        return
-
-    def exchange(_: nn.Module, __: Any, output: Any) -> Any:
-        real = _logits_in(output, call)
-        return _replaced(output, real, another(real))
-
-    handle = place.register_forward_hook(exchange)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _place(case: Case, call: Call) -> nn.Module | Product:
-    """The innermost module whose output the logits are: a model may compute its loss inside.
-
-    Where it does something to the output of its last module (a soft cap), that.
-    """
-    seen = case.observed(call)
-    logits, record = seen.tokens, seen.record  # of one run: observed, it takes no fast path
-    for name, calls in reversed(record.modules.items()):
-        tensors = calls[-1].tensors if name else ()
-        if tensors and tensors[0].shape == logits.shape and torch.equal(tensors[0], logits):
-            return case.module.get_submodule(name)
-    if (product := logit_product(case)) is not None:
-        return product
-    if case.patient.loss is None:
-        raise Skip("nothing was seen to write the logits from which the model computes its loss")
-    return case.module
-
-
-def _logits_in(output: Any, call: Call) -> Tensor:
-    """The tensor itself, as it stands in the output, that `Run.tokens` shows."""
-    tensors = tensors_of(output)
-    shown = Run(call, output, tensors).tokens
-    for tensor in tensors.values():
-        if tensor.data_ptr() == shown.data_ptr() and tensor.numel() == shown.numel():
-            return tensor
-    raise Skip("the logits are no tensor of the module's output")
-
-
-def _replaced(output: Any, old: Tensor, new: Tensor) -> Any:
-    if output is old:
-        return new
-    if isinstance(output, tuple) and hasattr(output, "_fields"):
-        return type(output)(*(_replaced(each, old, new) for each in output))
-    if isinstance(output, tuple | list):
-        return type(output)(_replaced(each, old, new) for each in output)
-    if is_dataclass(output) and not isinstance(output, type):  # Hugging Face's are mappings, too
-        for each in fields(output):
-            if getattr(output, each.name, None) is old:
-                setattr(output, each.name, new)
-        return output
-    if isinstance(output, Mapping):
-        return type(output)((key, _replaced(each, old, new)) for key, each in output.items())  # type: ignore[call-arg]
-    return output
 
 
 def _solved(case: Case, call: Call, gradient: Tensor, p: Tensor) -> Objective:

@@ -100,12 +100,7 @@ def run(module: nn.Module, call: Call, *, record: bool = False, keep_outputs: bo
             output = module(*call.args, **call.kwargs)
     else:
         output = module(*call.args, **call.kwargs)
-    return Run(call, output, tensors_of(output), seen)
-
-
-def tensors_of(output: Any) -> dict[str, Tensor]:
-    """The float tensors of an output by their path in it."""
-    return dict(_tensors(output))
+    return Run(call, output, tensors(output), seen)
 
 
 def tensors(output: Any) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.finding import NotApplicable
-from gnomon.doctor.run import tensors_of
+from gnomon.doctor.run import tensors
 from gnomon.doctor.stock import build_stock
 from gnomon.model import Transformer
 
@@ -87,7 +87,7 @@ def passed_through(module: nn.Module) -> Iterator[list[Passed]]:
     def note(name: str) -> Any:
         def hook(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             given = [*float_tensors(args), *float_tensors(kwargs)]
-            gave = {path: each.detach() for path, each in tensors_of(output).items()}
+            gave = {path: each.detach() for path, each in tensors(output).items()}
             seen.append(Passed(name, [each.detach() for each in given], gave))
 
         return hook

@@ -43,6 +43,10 @@ class Attention(nn.Module):
             padding[-1] = True
             both = later.to(x.dtype) * lowest + padding.to(x.dtype) * lowest
             scores = scores + both
+        elif self.mask == "sum":  # an overflow that has nothing to do with masks
+            scores = scores.masked_fill(later, lowest)
+            large = torch.ones_like(scores) * 1e19 * 3e19
+            scores = scores + (large + large).clamp(max=0.0)
         return (scores.softmax(-1) @ v)[:, 0]
 
 
@@ -59,6 +63,7 @@ def finding(code: str, module: nn.Module, **fields: Any) -> Any:
         ("literal", "warn"),
         ("twice", "warn"),
         ("fp32", "warn"),
+        ("sum", "pass"),
     ],
 )
 def test_mask_constants(mask: str, verdict: str) -> None:
@@ -67,6 +72,8 @@ def test_mask_constants(mask: str, verdict: str) -> None:
     assert found.verdict == verdict, found.evidence
     if mask == "twice":
         assert "logical and" in found.mend
+        assert "add of finite numbers gives infinity in the root" in found.evidence
+        assert "a second mask, a bias or a score" in found.cause  # which of them is not known
 
 
 @pytest.mark.parametrize(("size", "near"), [(1.0, False), (300.0, True)])

@@ -15,6 +15,7 @@ import torch
 
 import gnomon
 from gnomon.doctor import Finding, Plan, Report, all_checks, examine, plan
+from gnomon.doctor.case import Case
 from gnomon.doctor.reports import html_page, plan_sentence, report_text, sarif
 from gnomon.doctor.reports.pages import FOLDER, pages
 
@@ -103,6 +104,15 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert "prefers-color-scheme: dark" in text and "@media print" in text
 
 
+def test_the_page_tells_code_from_words() -> None:
+    finding = replace(TEXT, mend="use `a < b`, then c", where=tuple("abcdefg"))
+    text = html_page(replace(REPORT, findings=(finding,)))
+    assert "use <code>a &lt; b</code>, then c" in text
+    assert "<code>e</code> and 2 more" in text
+    heading = text[text.index("<h3>") : text.index("</h3>")]
+    assert heading.index(TEXT.title) < heading.index("corpus/misalignment")
+
+
 def test_headings_say_what_is_wrong() -> None:
     """Whatever a check protects: under FAIL and WARN stands what is so, not what should be."""
     torch.manual_seed(0)
@@ -114,7 +124,7 @@ def test_headings_say_what_is_wrong() -> None:
     assert found
     for each in found:
         assert each.title == checks[each.code].fault
-        assert f"{each.group}/{each.code}  {each.title}" in report_text(report)
+        assert f"{each.title} {each.group}/{each.code}" in " ".join(report_text(report).split())
     assert all(each.title == checks[each.code].title for each in report.of("pass"))
     for each in checks.values():
         assert each.fault and each.fault != each.title and each.fault[-1] != "."
@@ -211,6 +221,15 @@ def test_the_pages_of_all_checks_are_up_to_date() -> None:
     folder = ROOT / FOLDER
     written = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
     assert written == pages(), "run `python -m gnomon.doctor.reports.pages`"
+
+
+def test_what_a_case_offers_is_listed_with_shapes() -> None:
+    page = pages()["case.md"]
+    assert "| `case.gradients` | `dict[str, Tensor \\| None]` |" in page
+    assert re.search(r"`call.perturbed\(stream, where, seed=…\)` \| `Call` \| .*`\[B, T\]`", page)
+    assert "`doctor.heads.heads(case)`" in page and "only_computes" not in page
+    for name in re.findall(r"`case\.(\w+)", page):
+        assert name in vars(Case), name
 
 
 def test_links_to_checks_lead_somewhere() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
@@ -35,6 +36,7 @@ article { background: var(--card); border: 1px solid var(--line); border-left: 4
   border-radius: 6px; margin: 0 0 1rem; padding: .8rem 1rem; }
 article > * { color: var(--text); }
 article h3 { font-size: 1rem; margin: 0 0 .4rem; }
+article h3 code { font-weight: 400; }
 article h3 .word { font-variant: small-caps; letter-spacing: .03em; }
 code { font: .88em ui-monospace, monospace; overflow-wrap: anywhere; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: 0; }
@@ -133,16 +135,24 @@ def _card(finding: Finding) -> str:
     )
     return (
         f'<article class="{finding.verdict}"><h3>'
-        f'<span class="word {finding.verdict}">{word}</span> '
-        f"<code>{escape(finding.group)}/{escape(finding.code)}</code> "
-        f'<span class="dim">{escape(finding.title)}</span></h3><dl>{rows}</dl></article>'
+        f'<span class="word {finding.verdict}">{word}</span> {_text(finding.title)} '
+        f'<code class="dim">{escape(finding.group)}/{escape(finding.code)}</code></h3>'
+        f"<dl>{rows}</dl></article>"
     )
 
 
 def _value(name: str, text: str) -> str:
     if name == "where":
-        return ", ".join(f"<code>{escape(place)}</code>" for place in text.split(", "))
-    return escape(text)
+        more = re.search(r" and \d+ more$", text)
+        places = text[: more.start()] if more else text
+        shown = ", ".join(f"<code>{escape(place)}</code>" for place in places.split(", "))
+        return shown + (more.group() if more else "")
+    return _text(text)
+
+
+def _text(text: str) -> str:
+    """What stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _rows(title: str, findings: Iterable[Finding]) -> str:

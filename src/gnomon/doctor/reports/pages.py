@@ -1,10 +1,11 @@
-"""Writes the documentation's page of every check: `python -m gnomon.doctor.reports.pages`."""
+"""Writes the documentation's pages of all checks: `python -m gnomon.doctor.reports.pages`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from gnomon.doctor.check import SYMPTOMS, all_checks
+from gnomon.doctor.check import GROUPS, SYMPTOMS, all_checks
+from gnomon.doctor.reports.case_page import case_page
 from gnomon.doctor.reports.page import check_page
 from gnomon.files import write_atomically
 
@@ -12,7 +13,7 @@ FOLDER = Path("docs/reference/checks")
 
 
 def pages() -> dict[str, str]:
-    """File name to text: one page a check, and an index by group and by symptom."""
+    """File name to text: one page a check, an index by group and by symptom, and the case's."""
     checks = all_checks()
     found = {f"{code}.md": check_page(each) for code, each in checks.items()}
     lines = [
@@ -28,6 +29,8 @@ def pages() -> dict[str, str]:
         f"| [{code}]({code}.md) | {each.group} | {each.cost} | {each.title} |"
         for code, each in checks.items()
     ]
+    lines += ["", "## Groups", "", "| group | what it is about |", "| --- | --- |"]
+    lines += [f"| {group} | {about} |" for group, about in GROUPS.items()]
     lines += [
         "",
         "## By symptom",
@@ -38,6 +41,7 @@ def pages() -> dict[str, str]:
     for symptom, seen in SYMPTOMS.items():
         links = [f"[{c}]({c}.md)" for c, each in checks.items() if symptom in each.symptoms]
         lines.append(f"| {symptom} | {seen} | {', '.join(links)} |")
+    found["case.md"] = case_page()
     found["index.md"] = "\n".join(lines) + "\n"
     return found
 

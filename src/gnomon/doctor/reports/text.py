@@ -158,8 +158,8 @@ def _draw_finding(finding: Finding, console: Console, verbose: bool) -> None:
     head = Text.assemble(
         (finding.verdict.upper(), _STYLES[finding.verdict]),
         "  ",
-        (f"{finding.group}/{finding.code}", "bold"),
-        f"  {finding.title}",
+        (finding.title, "bold"),
+        (f"  {finding.group}/{finding.code}", "dim"),
     )
     console.print(head)
     rows = Table.grid(padding=(0, 2))

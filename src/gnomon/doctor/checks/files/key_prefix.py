@@ -91,7 +91,7 @@ def key_prefix(case: Case) -> Outcome:
                 missing=len(missing),
                 unexpected=len(unexpected),
             )
-    return passed(f"names were compared in {len(compared)} place(s); no prefix stands before them")
+    return passed(f"names were compared in {len(compared)} places; no prefix stands before them")
 
 
 def _prefix(missing: Collection[str], unexpected: Collection[str]) -> str:

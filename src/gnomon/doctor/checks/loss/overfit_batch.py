@@ -1,5 +1,6 @@
 """overfit-batch: the model can learn one small batch by heart."""
 
+import math
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
+from gnomon.doctor.floor import bounds
 from gnomon.doctor.objective import read_objective
 
 _FAULTY = """
@@ -41,7 +43,8 @@ _MENDED = _FAULTY.replace(
     "return self.head(self.layer(self.embed(ids)))",
 )
 _FEWEST = 40
-_LEARNED, _STUCK = 0.35, 0.7  # of the first loss
+_LEARNED, _STUCK = 0.35, 0.7  # of how far the first loss could fall
+_KNOWN = 0.1  # of the way from knowing nothing to the floor, left: then the batch is known
 _DRAWN = 0.2  # of the positions: more than any label noise meant to be there
 
 
@@ -66,7 +69,8 @@ def overfit_batch(case: Case) -> Outcome:
     A few seconds of Adam on two short rows, without dropout, with an optimizer of our own; then
     everything is put back. It shows that inputs, model, loss and labels belong together. Where few
     tokens are asked for, their frequencies alone may be learned: so the labels are read off the
-    loss under two seeds as well.
+    loss under two seeds as well. How far the loss can fall is reckoned with: smoothed and soft
+    targets cost their own entropy, and a trained model may know the batch already.
     """
     if not any(p.requires_grad for p in case.module.parameters()):
         raise Skip("no parameter asks for a gradient")
@@ -79,7 +83,16 @@ def overfit_batch(case: Case) -> Outcome:
     evidence = f"the loss went from {first:.3g} to {last:.3g} in {len(losses) - 1} steps"
     if first <= 0.05:
         return passed(f"{evidence}: the batch was known from the start", **numbers)
-    if last <= _LEARNED * first:
+    if last != last:
+        return failure(evidence, **numbers)
+    floor, guess = (0.0, math.inf) if last <= _LEARNED * first else bounds(case, call)
+    if floor > 0.01 * first:
+        evidence += f" and cannot fall below {floor:.3g}, its smoothed or soft targets' entropy"
+        numbers |= {"floor": floor}
+    if guess < math.inf and min(first, last) - floor <= _KNOWN * (guess - floor):
+        return passed(f"{evidence}; guessing costs {guess:.3g}: the batch is known", **numbers)
+    left = (last - floor) / max(first - floor, 1e-9)
+    if left <= _LEARNED:
         drawn = _drawn_anew(case, call)
         if drawn > _DRAWN:
             return failure(
@@ -94,7 +107,7 @@ def overfit_batch(case: Case) -> Outcome:
         return passed(evidence, **numbers)
     if len(losses) <= _FEWEST:
         raise Skip(f"{evidence}; more would take longer than {SECONDS:.0f} s")
-    if last > _STUCK * first or last != last:
+    if left > _STUCK:
         return failure(evidence, **numbers)
     return warning(evidence, **numbers)
 

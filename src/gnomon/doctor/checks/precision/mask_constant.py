@@ -13,7 +13,7 @@ from gnomon.doctor.optimizing import listed
 from gnomon.doctor.run import run
 from gnomon.doctor.stock import LARGEST
 from gnomon.doctor.what_if import HIGHEST_FP16, follows_dtype, judged, runs_in
-from gnomon.probe import AttentionCall, Record, origins
+from gnomon.probe import AttentionCall, Origin, Record, origins
 
 _FAULTY = """
     import torch
@@ -38,10 +38,12 @@ _NEAR = 0.25  # of the constant: a score of either sign, beside keys of the othe
 
 
 _SUMS = ("add", "sub", "rsub", "mul")
-_TWO = (
-    "Two additive masks are summed, so keys that both hide get twice the constant: beyond the "
-    "dtype's range, -∞."
+_ONTO = (
+    "Something is added to the dtype's smallest number: a second mask, a bias or a score. Beyond "
+    "the dtype's range that is -∞."
 )
+_TWO = "Two additive masks are summed, so keys that both hide get twice the constant."
+_AND = "Combine the masks as booleans by logical and, then apply one constant."
 
 
 @check(
@@ -84,26 +86,30 @@ def mask_constant(case: Case) -> Outcome:
         raise Skip("no attention call hides a key")
     with origins(case.module) as trail:
         case.run(padded, record=True)  # watched: no fused fast path
-    beyond = [each for each in trail.origins if each.operator.rstrip("_") in _SUMS]
+    beyond = [each for each in trail.origins if _of_a_constant(each)]
     if beyond:
-        where = list(dict.fromkeys(each.module or "" for each in beyond))
+        first, where = beyond[0], list(dict.fromkeys(each.module or "" for each in beyond))
+        dtype = str(first.dtype).removeprefix("torch.")
         return warning(
-            f"a sum of finite numbers is infinite in {listed([w or 'the root' for w in where])}: "
-            "masks of the dtype's smallest number are added to one another",
+            f"{first.operator} of finite numbers gives infinity in "
+            f"{listed([w or 'the root' for w in where])}: it reads ±{first.largest_input:.4g}, and "
+            f"{dtype} ends at {first.limit:.4g}",
             where=where,
-            cause=_TWO,
-            mend="Combine the masks as booleans by logical and, then apply one constant.",
+            cause=_ONTO if _ends(first) else "",
+            mend=_AND if _ends(first) else "",
+            line=first.line,
         )
     if added:
         name, constants = next(iter(added.items()))
-        values = ", ".join(f"{each:.4g}" for each in constants)
-        evidence = f"masks are added to one another in {len(added)} calls: {values} in {name}"
+        values = " and ".join(f"{each:.4g}" for each in constants)
+        evidence = (
+            f"{len(added)} attention calls hide keys with a number and its double: {values} in "
+            f"{name}, as two masks do that are added"
+        )
         if not literal or runs_in(case, "fp16") or runs_in(case, "bf16"):
             return judged(
                 case, "fp16", evidence, where=list(added), certain=False,
-                cause=_TWO,
-                mend="Combine the masks as booleans by logical and, then apply one constant.",
-                constants=list(constants),
+                cause=_TWO, mend=_AND, constants=list(constants),
             )  # fmt: skip
     if literal:
         name, constant = next(iter(literal.items()))
@@ -131,6 +137,20 @@ def mask_constant(case: Case) -> Outcome:
                 cause="The smallest number of another dtype stands where the scores' own should.",
             )
     return passed(f"the masks of {masked} attention calls follow the dtype", masked=masked)
+
+
+def _of_a_constant(origin: Origin) -> bool:
+    """Whether a sum overflows for a number at the end of the dtype's range, or beyond it.
+
+    Of numbers well within it any sum may grow too large; that is no mask's doing.
+    """
+    if origin.operator.rstrip("_") not in _SUMS or origin.largest_input is None:
+        return False
+    return _ends(origin) or origin.largest_input > origin.limit
+
+
+def _ends(origin: Origin) -> bool:
+    return origin.largest_input is not None and follows_dtype(-origin.largest_input, origin.dtype)
 
 
 def _reached(case: Case) -> Outcome | None:

@@ -78,7 +78,8 @@ def free_running(case: Case) -> Outcome:
     accuracy = float((logits[:, :-1].argmax(-1) == ids[:, 1:])[counted].float().mean())
     if not accuracy >= HIGH:
         raise NotApplicable(
-            f"only {accuracy:.0%} of the tokens are predicted with the right prefix"
+            f"it is about models that predict well: {accuracy:.0%} of this one's next tokens are "
+            f"right, and below {HIGH:.0%} there is nothing to compare with"
         )
     made = first(case)
     asked = [len(row) for row in real_ids(made.call)]
