@@ -38,6 +38,7 @@ def test_preset(tmp_path: Path, name: str, precision: str) -> None:
         "translation": write_digits,
         "classification": write_labels,
         "language_model": write_text,
+        "masked_lm": write_text,
     }[task]
     training = api.train(
         name,
@@ -51,6 +52,7 @@ def test_preset(tmp_path: Path, name: str, precision: str) -> None:
         "translation": translated,
         "classification": labelled,
         "language_model": continued,
+        "masked_lm": embedded,
     }[task]
     assert [use(model, [text])[0] for text in TEXTS] == use(model, TEXTS)
 
@@ -72,6 +74,10 @@ def write_text(folder: Path, *, num_pairs: int) -> Path:
 
 def continued(model: Any, texts: list[str]) -> list[str]:
     return [result.text for result in model.generate(texts, max_tokens=8)]
+
+
+def embedded(model: Any, texts: list[str]) -> list[list[float]]:
+    return [[round(float(x), 3) for x in vector] for vector in model.embed(texts)]
 
 
 def write_labels(folder: Path, *, num_pairs: int) -> Path:

@@ -70,9 +70,15 @@ def train(
             "translation": "translate",
             "classification": "classify",
             "language_model": "generate",
+            "masked_lm": "embed",
         }[training.recipe.task]
-        say(f"next: gnomon evaluate {training.run}")
-        say(f"      gnomon {verb} {training.run} < input.txt")
+        use = f"gnomon {verb} {training.run} < input.txt"
+        if training.recipe.task == "masked_lm":
+            first = f"gnomon train finetune --data labelled.tsv --from {training.run}"
+        else:
+            first = f"gnomon evaluate {training.run}"
+        say(f"next: {first}")
+        say(f"      {use}")
     raise typer.Exit(outcome.exit_code)
 
 

@@ -17,6 +17,7 @@ from gnomon.recipes.curve import (
 )
 from gnomon.recipes.language_model import LanguageModelRecipe
 from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_kind, recipe_text
+from gnomon.recipes.masked_lm import MaskedLanguageModelRecipe
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
 from gnomon.recipes.show import difference, flatten, json_schema, keys_unknown_to, to_toml
@@ -27,6 +28,7 @@ __all__ = [
     "CurvePoint",
     "ExpectedCurve",
     "LanguageModelRecipe",
+    "MaskedLanguageModelRecipe",
     "Recipe",
     "TranslationRecipe",
     "Verdict",

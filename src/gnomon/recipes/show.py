@@ -29,7 +29,16 @@ def _in_order(names: Iterable[str]) -> list[str]:
 
 _ORDER = (
     *("data", "cleaning", "augmentation", "tokenizer", "model", "bilstm", "classifier"),
-    *("adaptation", "lora", "objective", "optimizer", "schedule", "training", "averaging"),
+    *(
+        "masking",
+        "adaptation",
+        "lora",
+        "objective",
+        "optimizer",
+        "schedule",
+        "training",
+        "averaging",
+    ),
     *("decoding", "evaluation", "doctor"),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 from gnomon.errors import RecipeError
 from gnomon.recipes.classification import ClassificationRecipe
 from gnomon.recipes.language_model import LanguageModelRecipe
+from gnomon.recipes.masked_lm import MaskedLanguageModelRecipe
 from gnomon.recipes.recipe import Recipe
 from gnomon.recipes.translation import TranslationRecipe
 
@@ -15,6 +16,7 @@ RECIPES: dict[str, type[Recipe]] = {
     "translation": TranslationRecipe,
     "classification": ClassificationRecipe,
     "language_model": LanguageModelRecipe,
+    "masked_lm": MaskedLanguageModelRecipe,
 }
 DEFAULT = "translation"
 

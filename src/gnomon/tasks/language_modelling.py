@@ -38,6 +38,15 @@ class LanguagePreparation:
     valid: DocumentStore | None
     context: int
 
+    def identity(self) -> dict[str, str | None]:
+        """By name, hashes of what a run is made from."""
+        train, valid = self.sources
+        return {
+            "training text": train.fingerprint,
+            "validation text": None if valid is None else valid.fingerprint,
+            "vocabulary": self.vocabulary.fingerprint,
+        }
+
 
 class LanguageModellingTask:
     """Trains a decoder to predict every token from those before it (see `training.task.Task`).

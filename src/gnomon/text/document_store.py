@@ -113,15 +113,24 @@ class DocumentStore:
         source: DocumentSource,
         vocabulary: Vocabulary,
         say: Callable[[str], None] = lambda message: None,
+        *,
+        with_ends: bool = False,
     ) -> DocumentStore:
         """Return the store of `source` under `folder`, building it unless it is there already.
+
+        Args:
+            folder: where stores are kept, each in a folder of its own.
+            source: the text.
+            vocabulary: how it is encoded.
+            say: is told of a store that is built again.
+            with_ends: each document also holds the token that ends a text, for an encoder, which
+                reads it; a decoder only predicts it.
 
         Raises:
             DataError: the text cannot be read, or holds no document.
         """
-        key = hashlib.sha256(
-            json.dumps([FORMAT_VERSION, source.fingerprint, vocabulary.fingerprint]).encode()
-        ).hexdigest()
+        parts = [FORMAT_VERSION, source.fingerprint, vocabulary.fingerprint, with_ends]
+        key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         place = folder / f"documents-{source.name}-{key[:16]}"
         with lock_beside(place):  # another process may be building it
             try:
@@ -130,11 +139,13 @@ class DocumentStore:
                 if place.exists():
                     say(f"built again: {error.seen}")
             with atomic_folder(place) as temporary:
-                _write(temporary, source, vocabulary)
+                _write(temporary, source, vocabulary, with_ends=with_ends)
             return cls(place, vocabulary)
 
 
-def _write(folder: Path, source: DocumentSource, vocabulary: Vocabulary) -> None:
+def _write(
+    folder: Path, source: DocumentSource, vocabulary: Vocabulary, *, with_ends: bool
+) -> None:
     dtype = np.dtype("<u2" if vocabulary.vocab_size <= 1 << 16 else "<u4")
     ids = ArrayWriter(folder, "ids", dtype)
     starts, numbers = (ArrayWriter(folder, name, np.dtype("<i8")) for name in _ARRAYS[1:])
@@ -144,7 +155,8 @@ def _write(folder: Path, source: DocumentSource, vocabulary: Vocabulary) -> None
             array.open(stack)
         for part in _parts(source):
             texts = [text for _, text in part]
-            rows = Ragged.of([[vocabulary.begin_id, *row] for row in vocabulary.encode(texts)])
+            end = [vocabulary.end_id] if with_ends else []
+            rows = Ragged.of([vocabulary.begin_id, *row, *end] for row in vocabulary.encode(texts))
             starts.write(ids.length + rows.offsets[:-1])
             numbers.write(np.array([number for number, _ in part], np.int64))
             ids.write(rows.ids)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from gnomon.api.first_model import first_model
+from gnomon.api.jobs.documents import opened
 from gnomon.api.jobs.job import Say
 from gnomon.api.jobs.vocabulary import kept, learned
 from gnomon.doctor import Report
@@ -14,10 +15,8 @@ from gnomon.recipes.language_model import LanguageModelRecipe
 from gnomon.tasks.language_folder import load_language_model
 from gnomon.tasks.language_model import LanguageModel
 from gnomon.tasks.language_modelling import LanguageModellingTask, LanguagePreparation
-from gnomon.text.document_files import DocumentSource, open_documents
-from gnomon.text.document_store import DocumentStore
+from gnomon.text.document_files import open_documents
 from gnomon.text.framing import Framing
-from gnomon.text.vocabulary import Vocabulary
 from gnomon.training import Monitors, RunFolder, Validate
 
 
@@ -41,18 +40,7 @@ class LanguageModelJob:
             framing = kept(checkpoints)
         else:
             framing = learned(self.recipe.tokenizer, train, train.fingerprint, cache, self.say)
-        vocabulary = Vocabulary(framing)
-        stores = [
-            None if source is None else DocumentStore.build(cache, source, vocabulary, self.say)
-            for source in (train, valid)
-        ]
-        assert stores[0] is not None, "there is training text"
-        self._preparation = LanguagePreparation(
-            vocabulary, (train, valid), stores[0], stores[1], data.context
-        )
-        for source, store in zip((train, valid), stores, strict=True):
-            for sentence in _about(source, store):
-                self.say(sentence)
+        self._preparation = opened((train, valid), framing, data.context, cache, self.say)
 
     @property
     def preparation(self) -> LanguagePreparation:
@@ -62,12 +50,7 @@ class LanguageModelJob:
 
     def identity(self) -> dict[str, str | None]:
         """See `Job`."""
-        train, valid = self.preparation.sources
-        return {
-            "training text": train.fingerprint,
-            "validation text": None if valid is None else valid.fingerprint,
-            "vocabulary": self.preparation.vocabulary.fingerprint,
-        }
+        return self.preparation.identity()
 
     def build(self) -> LanguageModellingTask:
         """See `Job`."""
@@ -100,21 +83,3 @@ class LanguageModelJob:
     def preflight(self, accept: Collection[str], seconds: float) -> Report | None:
         """See `Job`."""
         return None
-
-
-def _about(source: DocumentSource | None, store: DocumentStore | None) -> Iterator[str]:
-    if source is None or store is None:
-        yield "no validation text: nothing will say which checkpoint is best"
-        return
-    counts = store.counts
-    held = " (held out)" if source.side == "held_out" else ""
-    yield (
-        f"{source.name}: {counts.documents:,} documents from {source.path}{held}, "
-        f"{counts.tokens:,} tokens, {counts.characters:,} characters, the longest "
-        f"{counts.longest:,} tokens"
-    )
-    if counts.unknown:
-        yield (
-            f"{counts.unknown:,} {source.name} tokens are characters that the vocabulary does not "
-            "have (tokenizer.byte_fallback = true spells all)"
-        )

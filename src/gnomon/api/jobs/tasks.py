@@ -5,9 +5,16 @@ from __future__ import annotations
 from gnomon.api.jobs.classification import ClassificationJob
 from gnomon.api.jobs.job import Job, Say
 from gnomon.api.jobs.language_model import LanguageModelJob
+from gnomon.api.jobs.masked_lm import MaskedLanguageModelJob
 from gnomon.api.jobs.translation import TranslationJob
 from gnomon.errors import RecipeError
-from gnomon.recipes import ClassificationRecipe, LanguageModelRecipe, Recipe, TranslationRecipe
+from gnomon.recipes import (
+    ClassificationRecipe,
+    LanguageModelRecipe,
+    MaskedLanguageModelRecipe,
+    Recipe,
+    TranslationRecipe,
+)
 
 
 def job_of(recipe: Recipe, say: Say) -> Job:
@@ -22,4 +29,6 @@ def job_of(recipe: Recipe, say: Say) -> Job:
         return ClassificationJob(recipe, say)
     if isinstance(recipe, LanguageModelRecipe):
         return LanguageModelJob(recipe, say)
+    if isinstance(recipe, MaskedLanguageModelRecipe):
+        return MaskedLanguageModelJob(recipe, say)
     raise RecipeError("a recipe must be of a task that gnomon trains", seen=type(recipe).__name__)
