@@ -85,6 +85,21 @@ def test_evaluate_shows_scores_labels_and_a_picture(folder: Path) -> None:
     assert "unclear" in output
 
 
+def test_columns_by_number(folder: Path) -> None:
+    rows = "".join(
+        f"{'yes' if n % 2 else 'no'}\t{'good' if n % 2 else 'bad'} {n}\n" for n in range(60)
+    )
+    (folder / "plain.tsv").write_text(rows)
+    code, _, errors = gnomon(
+        *("train", "classifier", "--data", "plain.tsv", "--run", "numbers", *SMALL),
+        *("--set", "data.text=2", "--set", "data.label=1", "--set", "training.max_steps=3"),
+        cwd=folder,
+    )
+    assert code == 0, errors
+    assert gnomon("evaluate", "numbers", cwd=folder)[0] == 0
+    assert gnomon("evaluate", "numbers", "--data", "plain.tsv", cwd=folder)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

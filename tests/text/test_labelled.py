@@ -124,3 +124,11 @@ def test_rules_of_the_table() -> None:
         (problem,) = LabelledDataConfig(**options).problems()  # type: ignore[arg-type]
         assert message in problem
     assert "separator" in LabelledDataConfig(separator=";").unused()[0]
+
+
+def test_numbers_of_columns_are_written_with_or_without_quotes(tmp_path: Path) -> None:
+    path = write(tmp_path, "x\tgood\ny\tbad\n")
+    for one, other in ((2, 1), ("2", "1")):
+        config = LabelledDataConfig(train=path, text=one, label=other, holdout=0)
+        assert open_labelled(config).train.texts == ["good", "bad"]
+    assert "columns of their own" in LabelledDataConfig(text=1, label="1").problems()[0]

@@ -31,9 +31,9 @@ class LabelledDataConfig:
     valid: str | None = None
     test: str | None = None
     format: TableFormat = "auto"  # by the file's name; unknown names are TSV
-    text: str = "text"
-    pair: str | None = None  # column of a second text, such as a hypothesis or an answer
-    label: str = "label"
+    text: str | int = "text"
+    pair: str | int | None = None  # column of a second text, such as a hypothesis or an answer
+    label: str | int = "label"
     # single: one label a text; multi: any number, none included; words: one for each word, as in
     # tagging (texts and labels split at blanks, or lists in JSON lines and Parquet)
     labels_are: LabelKind = "single"
@@ -66,10 +66,20 @@ class LabelledDataConfig:
             found.append(f"data.labels must not repeat: {', '.join(self.labels)}")
         if len(self.labels) == 1 and self.labels_are != "multi":
             found.append(f"data.labels must be two or more, is {self.labels[0]!r} alone")
-        columns = [self.text, self.label, *([] if self.pair is None else [self.pair])]
+        columns = [*self.text_columns, self.label_column]
         if len(set(columns)) < len(columns):
             found.append(f"data.text, pair and label must be columns of their own: {columns}")
         return found
+
+    @property
+    def text_columns(self) -> list[str]:
+        """The columns of the text, and of the second one if there is one."""
+        return [str(name) for name in (self.text, self.pair) if name is not None]
+
+    @property
+    def label_column(self) -> str:
+        """The column of the label."""
+        return str(self.label)
 
     def unused(self) -> list[str]:
         """Return every key that has no effect beside the others."""
@@ -202,9 +212,8 @@ def read_labelled(
         DataError: it cannot be read, holds no examples, or a row lacks a text or a label.
     """
     path = Path(file)
-    keys = [config.text]
-    keys += [] if config.pair is None else [config.pair]
-    keys += [config.label] if with_labels else []
+    label = config.label_column
+    keys = [*config.text_columns, *([label] if with_labels else [])]
     table = TableFile(
         path,
         tuple(keys),
@@ -216,20 +225,19 @@ def read_labelled(
     for row, values in enumerate(table.rows(), start=1):
         named = dict(zip(keys, values, strict=True))
         if config.labels_are == "words":
-            words = _words(table, named[config.text], row, config.text)
-            labels = _words(table, named[config.label], row, config.label) if with_labels else ()
+            words = _words(table, named[keys[0]], row, keys[0])
+            labels = _words(table, named[label], row, label) if with_labels else ()
             if with_labels and len(words) != len(labels):
                 raise DataError(
                     "every word needs a label",
-                    seen=f"{table.place(row, config.label)}: {len(words)} words, "
-                    f"{len(labels)} labels",
+                    seen=f"{table.place(row, label)}: {len(words)} words, {len(labels)} labels",
                 )
             examples.append(Labelled(row, " ".join(words), None, tuple(labels)))
             continue
         texts = [table.text(named[key], row, key) for key in keys[: len(keys) - with_labels]]
         flat = [one_line(text) for text in texts]
         num_breaks += any(_BREAK.search(text.strip()) for text in texts)
-        given = _given(config, table, named[config.label], row) if with_labels else ()
+        given = _given(config, table, named[label], row) if with_labels else ()
         examples.append(Labelled(row, flat[0], flat[1] if len(flat) > 1 else None, given))
     if not examples:
         raise DataError("a file of labelled texts must hold some", seen=f"{path}: none")
@@ -288,15 +296,14 @@ def _by_number(label: str) -> tuple[int, int, str]:
 
 def _given(config: LabelledDataConfig, table: TableFile, value: Any, row: int) -> tuple[str, ...]:
     """The labels of one row."""
+    label = config.label_column
     if config.labels_are == "multi":
         parts = value
         if not isinstance(value, list):
-            parts = _label(table, value, row, config.label, may_be_empty=True).split(
-                config.separator
-            )
-        each = [_label(table, part, row, config.label, may_be_empty=True) for part in parts]
+            parts = _label(table, value, row, label, may_be_empty=True).split(config.separator)
+        each = [_label(table, part, row, label, may_be_empty=True) for part in parts]
         return tuple(dict.fromkeys(label for label in each if label))
-    return (_label(table, value, row, config.label),)
+    return (_label(table, value, row, label),)
 
 
 def _label(table: TableFile, value: Any, row: int, key: str, *, may_be_empty: bool = False) -> str:
