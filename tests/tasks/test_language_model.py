@@ -357,3 +357,30 @@ def test_fine_tuning_keeps_network_and_vocabulary(tmp_path: Path, run: Path) -> 
     tuned = gnomon.load(found.run)
     assert tuned.model.config.d_model == 32
     assert tuned.vocabulary.fingerprint == gnomon.load(run).vocabulary.fingerprint
+
+
+CHAT = """{{ bos_token }}{% for message in messages %}{% if message.role == 'tool' %}
+{{ raise_exception('no tools') }}{% endif %}[{{ message.role }}] {{ message.content }}{{ eos_token }}
+{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"""
+
+
+def test_a_conversation_is_written_by_the_template(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "chat_template", CHAT)
+    prompt = model.chat_prompt([{"role": "user", "content": "one"}])
+    assert prompt == "[user] one</s>\n[assistant]"  # <s> is put there when it is read
+    with pytest.raises(DataError, match="no tools"):
+        model.chat_prompt([{"role": "tool", "content": "one"}])
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.append(1) }}", "{% broken"],
+)
+def test_a_template_reaches_nothing(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch, template: str
+) -> None:
+    monkeypatch.setattr(model, "chat_template", template)
+    with pytest.raises(DataError, match="chat template"):
+        model.chat_prompt([{"role": "user", "content": "one"}])

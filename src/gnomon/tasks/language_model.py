@@ -173,8 +173,10 @@ class LanguageModel:
                 seen="a model without one",
                 mend="write the prompt yourself, as the model's text was written",
             )
-        special = self.vocabulary.pieces([self.vocabulary.begin_id, self.vocabulary.end_id])
-        return rendered(self.chat_template, messages, *special)
+        begin, end = self.vocabulary.pieces([self.vocabulary.begin_id, self.vocabulary.end_id])
+        text = rendered(self.chat_template, messages, begin, end)
+        # What a text begins with is put there when it is read.
+        return text.removeprefix(begin) if self.vocabulary.begins else text
 
     def _request(
         self, max_tokens: int, stop: Sequence[str], slide: bool, search: Mapping[str, Any]
