@@ -360,7 +360,7 @@ def test_fine_tuning_keeps_network_and_vocabulary(tmp_path: Path, run: Path) -> 
 
 
 CHAT = """{{ bos_token }}{% for message in messages %}{% if message.role == 'tool' %}
-{{ raise_exception('no tools') }}{% endif %}[{{ message.role }}] {{ message.content }}{{ eos_token }}
+{{ raise_exception('no tools') }}{% endif %}[{{ message.role }}] {{ message.content }}{{eos_token}}
 {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"""
 
 
