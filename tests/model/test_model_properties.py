@@ -61,7 +61,10 @@ def test_every_parameter_learns(config: TransformerConfig) -> None:
         result = model.project(model.decode(ids, segments=ids % 2))
     else:
         result = outputs(model, ids)
-    (result * torch.randn_like(result)).sum().backward()
+    loss = (result * torch.randn_like(result)).sum()
+    if model.pooler is not None:
+        loss = loss + model.pool(model.encode(ids)).sum()
+    loss.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         gradient = parameter.grad.to_dense()

@@ -12,7 +12,8 @@ from gnomon.model import RopeConfig
 from gnomon.model.rope import angles, frequencies
 from gnomon.model.surgery import Scaling, stretch_rope
 from model.golden import CLOSE
-from model.test_golden_llama import build, changes_of, ours
+from model.test_golden_llama import CONFIG, build, changes_of, ours
+from model_configs import changed
 
 K, THETA, TRAINED = 64, 10_000.0, 512
 
@@ -140,7 +141,7 @@ def test_an_extended_llama_goes_on_like_hugging_faces_token_by_token(name: str) 
     """Trained at 8, read at 40, each model with its own cache, one token after the other."""
     scaling, factor, rope = STRETCHED[name]
     theirs = build(rope)
-    model = ours(theirs, changes_of({}))
+    model = ours(theirs, changed(CONFIG, changes_of({})))
     before = model.config
     operated = stretch_rope(before, model.state_dict(), scaling, factor, trained_length=8)
     stretched = type(model)(operated.config).to(next(model.parameters()).dtype).eval()
