@@ -154,14 +154,14 @@ def test_an_encoder_without_a_past_is_exported(tmp_path: Path) -> None:
 
 
 def test_a_classifier_is_fine_tuned_from_an_encoder_with_a_pooler(tmp_path: Path) -> None:
-    from gnomon.api.jobs.base import adopted, open_base
+    from gnomon.api.jobs.base import network_of, open_base
     from gnomon.recipes import load_recipe
 
     save("bert_base", tmp_path / "theirs")
     import_model(tmp_path / "theirs", tmp_path / "ours")
     base = open_base(tmp_path / "ours")
     recipe: Any = load_recipe("classifier")
-    assert not adopted(recipe, base.network.config).model.pooler  # type: ignore[arg-type]
+    assert not network_of(recipe, base.network.config).pooler  # type: ignore[arg-type]
     taken = base.network_for(recipe)
     given = base.network.state_dict()
     assert all(torch.equal(value, given[name]) for name, value in taken.state_dict().items())

@@ -117,7 +117,7 @@ def packed(folder: Path, texts: list[str], context: int, seed: int = 3) -> Packe
     )
     job = job_of(recipe, lambda message: None)
     job.prepare(folder / "cache", [], None)
-    task = job.build()
+    task = job.task
     assert isinstance(task, LanguageModellingTask)
     return task.rows
 

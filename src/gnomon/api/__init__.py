@@ -10,12 +10,13 @@ from gnomon.api.evaluate_labels import evaluate_classifier
 from gnomon.api.evaluate_language import evaluate_language_model
 from gnomon.api.exchange import embed_lines, export_model, import_model
 from gnomon.api.extend import Extension, extend
-from gnomon.api.load import is_of, load, load_for, model_folder, task_of
+from gnomon.api.load import VERBS, is_of, load, load_for, model_folder, task_of
 from gnomon.api.pairs import given_pairs
 from gnomon.api.runs import RunComparison, RunScores, RunSummary, compare_runs, list_runs, scores_of
 from gnomon.api.train import Training, prepare, read_recipe, train
 
 __all__ = [
+    "VERBS",
     "CurveVerdict",
     "Extension",
     "Look",

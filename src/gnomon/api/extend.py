@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,10 +25,9 @@ from gnomon.model.io import (
 )
 from gnomon.model.surgery import Operated, replace_by_rope, resize_table, stretch_rope
 from gnomon.training import check_weights
+from gnomon.training.averaging import copy_all_but_weights
 
 Method = Literal["rope", "linear", "ntk", "dynamic_ntk", "yarn", "resize"]
-# What of a checkpoint belongs to its training, not to the model.
-_NOT_THE_MODEL = ("average.json", "training.json", "training.safetensors")
 # Keys of config.json: what training texts reached, and where a task cuts texts.
 _LONGEST = ("longest_source", "longest_target", "context")
 _CUT_AT = "max_length"
@@ -223,13 +221,7 @@ def _write(
     changes: Sequence[str],
 ) -> None:
     """The model folder anew: all that is not the network as it was."""
-    for path in source.iterdir():
-        if path.name in (*_NOT_THE_MODEL, WEIGHTS_FILE):
-            continue
-        if path.is_dir():
-            shutil.copytree(path, folder / path.name)
-        else:
-            shutil.copyfile(path, folder / path.name)
+    copy_all_but_weights(source, folder)
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
     write_weights(weights, folder / WEIGHTS_FILE)

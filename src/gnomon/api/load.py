@@ -23,6 +23,14 @@ LOADERS: dict[str, Callable[[Path, torch.device], Any]] = {
     "encoder": load_encoder,
 }
 
+VERBS = {
+    "translation": "translate",
+    "classification": "classify",
+    "language_model": "generate",
+    "encoder": "embed",
+}
+"""The verb that uses a model of each task."""
+
 
 def load(
     path: str | Path,
@@ -67,16 +75,11 @@ def load(
     return together(found, combination) if ensemble else found[0]
 
 
-def load_for(
-    task: str,
-    path: str | Path,
-    *,
-    checkpoint: str = "best",
-    device: str = "auto",
-    ensemble: Sequence[str | Path] = (),
-    combination: Combination = "mean",
-) -> Any:
+def load_for(task: str, path: str | Path, *, checkpoint: str = "best", **options: Any) -> Any:
     """`load` for what one task alone can do.
+
+    Args:
+        options: of `load`.
 
     Raises:
         ModelError: the model is of another task, naming the verb that uses it.
@@ -86,11 +89,9 @@ def load_for(
         raise ModelError(
             f"this needs a model of the task {task}",
             seen=f"{path}: {found}",
-            mend=f"gnomon {_VERBS[found]} {path}",
+            mend=f"gnomon {VERBS[found]} {path}",
         )
-    return load(
-        path, checkpoint=checkpoint, device=device, ensemble=ensemble, combination=combination
-    )
+    return load(path, checkpoint=checkpoint, **options)
 
 
 def is_of(path: str | Path, task: str, checkpoint: str = "best") -> bool:
@@ -99,14 +100,6 @@ def is_of(path: str | Path, task: str, checkpoint: str = "best") -> bool:
         return task_of(model_folder(path, checkpoint)) == task
     except GnomonError:
         return False
-
-
-_VERBS = {
-    "translation": "translate",
-    "classification": "classify",
-    "language_model": "generate",
-    "encoder": "embed",
-}
 
 
 def task_of(folder: Path) -> str:

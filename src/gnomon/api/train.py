@@ -20,7 +20,6 @@ from gnomon.doctor.examine import choose
 from gnomon.doctor.preflight import refuse
 from gnomon.errors import DataError, RecipeError, RunError
 from gnomon.files import json_value, write_atomically
-from gnomon.model.io import read_config
 from gnomon.recipes import (
     ClassificationRecipe,
     LanguageModelRecipe,
@@ -29,7 +28,6 @@ from gnomon.recipes import (
     load_recipe,
     recipe_kind,
 )
-from gnomon.recipes.load import broken_rules
 from gnomon.recipes.tasks import RECIPES
 from gnomon.tasks import Preparation
 from gnomon.text import DataConfig
@@ -207,7 +205,7 @@ def train(
         )
         sign_manifest(folder, recipe, job.identity(), start_from)
         torch.manual_seed(recipe.training.seed)
-        task = job.build()
+        task = job.task
         trainer = Trainer(
             task,
             folder,
@@ -231,33 +229,11 @@ def train(
 
 
 def _with_network(recipe: Recipe, folder: RunFolder, start_from: str | Path | None) -> Recipe:
-    """A classifier's recipe with the network that it is, or was, fine-tuned from."""
-    if isinstance(recipe, LanguageModelRecipe):
-        return _with_own_network(recipe, folder, start_from)
-    if not isinstance(recipe, ClassificationRecipe):
+    """The recipe of a model of one stack with the network that it is, or was, fine-tuned from."""
+    if not isinstance(recipe, ClassificationRecipe | LanguageModelRecipe):
         return recipe
     if start_from is not None:
         return adopt(recipe, model_folder(start_from))
-    if folder.recipe_path.is_file() and began_from(folder) is not None:
-        began_with = read_run_recipe(folder)
-        if isinstance(began_with, ClassificationRecipe):
-            return replace(recipe, model=began_with.model)
-    return recipe
-
-
-def _with_own_network(
-    recipe: LanguageModelRecipe, folder: RunFolder, start_from: str | Path | None
-) -> LanguageModelRecipe:
-    """A language model's recipe with the network that it is, or was, fine-tuned from."""
-    if start_from is not None:
-        config = read_config(model_folder(start_from))
-        model = replace(config, dropout=recipe.model.dropout, layer_drop=recipe.model.layer_drop)
-        found = replace(recipe, model=model)
-        if problems := broken_rules(found):
-            raise RecipeError(
-                f"the recipe must fit the model of {start_from}", seen="; ".join(problems)
-            )
-        return found
     if folder.recipe_path.is_file() and began_from(folder) is not None:
         return replace(recipe, model=read_run_recipe(folder).model)
     return recipe

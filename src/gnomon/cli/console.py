@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from gnomon.text import Replacements
 
 
 @cache
@@ -24,6 +27,15 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """A plain sentence about something that may not be as wanted."""
     console().print(text, style="yellow", markup=False, highlight=False)
+
+
+def warn_of_replaced(replaced: Replacements) -> None:
+    """How much of the input was no text and was replaced, if any was."""
+    if replaced:
+        warn(
+            f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
+            f"were replaced, the first in line {replaced.first_line}"
+        )
 
 
 def standard_input() -> BinaryIO:

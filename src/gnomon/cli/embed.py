@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import standard_input, warn
+from gnomon.cli.console import standard_input, warn_of_replaced
 from gnomon.cli.destination import destination
 from gnomon.cli.line_progress import LineProgress, lines_of
 
@@ -92,8 +92,4 @@ def embed(
 
             width = encoder.model.config.d_model
             np.save(out, np.concatenate([np.zeros((0, width), np.float32), *arrays]))
-    if replaced:
-        warn(
-            f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
-            f"were replaced, the first in line {replaced.first_line}"
-        )
+    warn_of_replaced(replaced)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import print_line, standard_input, warn
+from gnomon.cli.console import print_line, standard_input, warn_of_replaced
 from gnomon.cli.destination import destination
 from gnomon.cli.line_progress import LineProgress, lines_of
 from gnomon.cli.line_warnings import LineWarnings
@@ -140,11 +140,7 @@ def generate(
             out.flush()
             count += len(chunk)
     warnings.finish(count)
-    if replaced:
-        warn(
-            f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
-            f"were replaced, the first in line {replaced.first_line}"
-        )
+    warn_of_replaced(replaced)
 
 
 _DRAWING = ("temperature", "top_k", "top_p", "min_p", "seed")

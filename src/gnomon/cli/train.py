@@ -66,12 +66,8 @@ def train(
     if outcome.finished:
         _say_expected(training)
         _say_scores(training)
-        verb = {
-            "translation": "translate",
-            "classification": "classify",
-            "language_model": "generate",
-            "masked_lm": "embed",
-        }[training.recipe.task]
+        made = "encoder" if training.recipe.task == "masked_lm" else training.recipe.task
+        verb = api.VERBS[made]
         use = f"gnomon {verb} {training.run} < input.txt"
         if training.recipe.task == "masked_lm":
             first = f"gnomon train finetune --data labelled.tsv --from {training.run}"

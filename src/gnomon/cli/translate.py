@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console, standard_input, warn
+from gnomon.cli.console import console, standard_input, warn_of_replaced
 from gnomon.cli.destination import destination
 from gnomon.cli.line_progress import LineProgress, lines_of
 from gnomon.cli.line_warnings import LineWarnings
@@ -238,11 +238,7 @@ def translate(
             first += len(chunk)
         beside.finish()
     warnings.finish(first - 1)
-    if replaced:
-        warn(
-            f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
-            f"were replaced, the first in line {replaced.first_line}"
-        )
+    warn_of_replaced(replaced)
 
 
 def _within_its_space(line: str, result: Translation) -> Translation:

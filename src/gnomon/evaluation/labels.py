@@ -92,10 +92,6 @@ class LabelMeasure(Measure):
         self.num_labels = num_labels
         self.higher_is_better = name != "calibration_error"
 
-    def rows(self, hypotheses: object, references: object) -> Rows:
-        """Not of texts: see `of`."""
-        raise NotImplementedError
-
     def of(self, decisions: Decisions) -> Rows:
         """Statistics of each text, [num_texts, k].
 

@@ -31,14 +31,6 @@ class Measure(ABC):
     higher_is_better = True
 
     @abstractmethod
-    def rows(self, hypotheses: Sequence[str], references: Sequence[str]) -> Rows:
-        """Statistics of each line, [lines, k].
-
-        Raises:
-            DataError: there are no lines, or not as many of one as of the other.
-        """
-
-    @abstractmethod
     def value(self, sums: Rows) -> float:
         """The score of lines whose statistics sum to `sums`, [k]."""
 
@@ -63,10 +55,22 @@ class Measure(ABC):
         )
 
 
-Measured = Sequence[tuple[Measure, Rows]]
+class TextMeasure(Measure):
+    """A metric of output texts against reference texts."""
+
+    @abstractmethod
+    def rows(self, hypotheses: Sequence[str], references: Sequence[str]) -> Rows:
+        """Statistics of each line, [lines, k].
+
+        Raises:
+            DataError: there are no lines, or not as many of one as of the other.
+        """
 
 
-class SacreBleu(Measure):
+Measured = Sequence[tuple[TextMeasure, Rows]]
+
+
+class SacreBleu(TextMeasure):
     """A metric object of sacreBLEU, against one reference a line."""
 
     def __init__(self, name: str, metric: Any, *, higher_is_better: bool = True) -> None:
@@ -99,7 +103,7 @@ class SacreBleu(Measure):
         return str(self.metric.get_signature().format())
 
 
-class ExactMatch(Measure):
+class ExactMatch(TextMeasure):
     """Share of lines equal to their reference but for surrounding white space, in percent."""
 
     name = "exact_match"
@@ -132,7 +136,7 @@ class ExactMatch(Measure):
         return f"nrefs:1|case:{case}|strip:yes|unicode:as-is"
 
 
-def bleu_measure(tokenize: str = "13a", *, lowercase: bool = False) -> Measure:
+def bleu_measure(tokenize: str = "13a", *, lowercase: bool = False) -> TextMeasure:
     """Corpus BLEU (Papineni et al. 2002), sacreBLEU's defaults: 4-grams, exponential smoothing.
 
     Raises:
@@ -153,14 +157,14 @@ def bleu_measure(tokenize: str = "13a", *, lowercase: bool = False) -> Measure:
     return SacreBleu("bleu", metric)
 
 
-def chrf_measure(*, lowercase: bool = False) -> Measure:
+def chrf_measure(*, lowercase: bool = False) -> TextMeasure:
     """Corpus chrF2 (Popović 2015), sacreBLEU's defaults: character 6-grams, no words."""
     from sacrebleu.metrics.chrf import CHRF
 
     return SacreBleu("chrf", CHRF(lowercase=lowercase))
 
 
-def ter_measure(tokenize: str = "13a", *, lowercase: bool = False) -> Measure:
+def ter_measure(tokenize: str = "13a", *, lowercase: bool = False) -> TextMeasure:
     """Translation edit rate (Snover et al. 2006): edits and shifts per reference word, in percent.
 
     Text that BLEU reads by characters is split likewise (sacreBLEU's `asian` and `norm`). Case
@@ -173,13 +177,13 @@ def ter_measure(tokenize: str = "13a", *, lowercase: bool = False) -> Measure:
     return SacreBleu("ter", metric, higher_is_better=False)
 
 
-def measures_of(config: EvaluationConfig, references: Sequence[str]) -> list[Measure]:
+def measures_of(config: EvaluationConfig, references: Sequence[str]) -> list[TextMeasure]:
     """The measures `config` names, in its order, set for the references' language."""
     tokenize: str = config.tokenize
     if tokenize == "auto":
         tokenize = bleu_tokenizer(references, config.language)
     lowercase = config.lowercase
-    made: dict[str, Callable[[], Measure]] = {
+    made: dict[str, Callable[[], TextMeasure]] = {
         "bleu": lambda: bleu_measure(tokenize, lowercase=lowercase),
         "chrf": lambda: chrf_measure(lowercase=lowercase),
         "ter": lambda: ter_measure(tokenize, lowercase=lowercase),

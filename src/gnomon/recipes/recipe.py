@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
@@ -26,7 +27,7 @@ SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(ABC):
     """What holds whatever is trained. Each task's own recipe adds its text and how it is judged.
 
     Each table belongs to one room.
@@ -48,13 +49,13 @@ class Recipe:
         """What a validation measures, by the names that `training.best_metric` may take."""
         return ("nll",)
 
+    @abstractmethod
     def longest_example(self) -> int:
         """Tokens that one example may have at most, as `training.tokens_per_batch` counts them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has_test(self) -> bool:
         """Whether the recipe names text to judge the finished model on."""
-        raise NotImplementedError
 
     def problems(self) -> list[str]:
         """Rules between tables that this recipe breaks; each table answers for its own."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -136,19 +137,11 @@ class ClassificationTask:
         """Mean over all labels, in nats."""
         total, count = 0.0, 0
         for row, values in zip(rows, logits, strict=True):
-            known = np.asarray(row.labels)
-            kept = known != NO_LABEL
-            if self.classifier.kind == "multi":
-                signed = np.where(known == 1, -values, values).astype(np.float64)
-                total += float(np.logaddexp(0.0, signed).sum())
-            else:
-                chosen = (values[kept] if self.classifier.kind == "words" else values[None]).astype(
-                    np.float64
-                )
-                top = chosen.max(axis=-1, keepdims=True)
-                normal = top[:, 0] + np.log(np.exp(chosen - top).sum(axis=-1))
-                total += float((normal - chosen[np.arange(len(chosen)), known[kept]]).sum())
-            count += int(kept.sum())
+            labels = torch.tensor([row.labels])
+            keep = labels != NO_LABEL
+            wanted = at_labels(torch.from_numpy(values)[None].double(), keep, self.classifier.kind)
+            total += float(F.cross_entropy(wanted, labels[keep], reduction="sum"))
+            count += int(keep.sum())
         return total / max(1, count)
 
     def save(self, folder: Path) -> None:

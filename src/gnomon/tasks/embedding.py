@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnomon.errors import DataError, RecipeError
 from gnomon.model import Transformer
+from gnomon.model.classifier import pool
 from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.text.framing import Framed, Framing
@@ -179,18 +180,10 @@ class Encoder:
             hidden = self.model.decode(ids, keep=keep, segments=segments)
         else:
             hidden = self.model.encode(ids, keep, segments=segments)
-        vectors = self._pooled(hidden, keep, lengths, way.pooling).float()
+        if way.pooling == "pooler":
+            vectors = self.model.pool(hidden).float()
+        else:
+            vectors = pool(hidden.float(), keep, way.pooling)
         if way.normalise:
             vectors = torch.nn.functional.normalize(vectors, dim=-1)
         return vectors
-
-    def _pooled(self, hidden: Tensor, keep: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
-        if pooling == "pooler":
-            return self.model.pool(hidden)
-        if pooling == "first":
-            return hidden[:, 0]
-        if pooling == "last":
-            return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
-        if pooling == "max":
-            return hidden.masked_fill(~keep[..., None], -torch.inf).amax(1)
-        return (hidden.float() * keep[..., None]).sum(1) / lengths[:, None]

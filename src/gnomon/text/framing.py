@@ -103,7 +103,7 @@ class OwnFraming:
         max_length: int | None = None,
     ) -> list[Framed]:
         """See `Framing`."""
-        firsts, spans = self.tokenizer.encode(texts), self.tokenizer.spans(texts)
+        firsts = self.tokenizer.encode_with_spans(texts)
         if pairs is None:
             seconds = None
         else:
@@ -111,7 +111,7 @@ class OwnFraming:
             seconds = self.tokenizer.encode(pairs)
         begin, end = self.tokenizer.bos_id, self.tokenizer.eos_id
         found = []
-        for number, first in enumerate(firsts):
+        for number, (first, spans) in enumerate(firsts):
             second = None if seconds is None else seconds[number]
             num_special = 2 if second is None else 3
             kept = room(
@@ -120,7 +120,7 @@ class OwnFraming:
             head = [begin, *first[: kept[0]], end]
             tail = [] if second is None else [*second[: kept[1]], end]
             cut = len(first) - kept[0] + (0 if second is None else len(second) - kept[1])
-            places = [None, *spans[number][: kept[0]], None, *[None] * len(tail)]
+            places = [None, *spans[: kept[0]], None, *[None] * len(tail)]
             found.append(Framed(head + tail, [0] * len(head) + [1] * len(tail), places, cut))
         return found
 

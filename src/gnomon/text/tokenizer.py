@@ -190,8 +190,19 @@ class Tokenizer:
 
         The bytes of one character all stand where it does.
         """
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [encoding.offsets for encoding in encodings]
+        return [spans for _, spans in self.encode_with_spans(texts)]
+
+    def encode_with_spans(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Return `encode` and `spans` of each text, by one pass.
+
+        Raises:
+            DataError: as `encode`.
+        """
+        return [
+            (encoding.ids, encoding.offsets) for encoding in self._encodings(texts, with_words=True)
+        ]
 
     def decode(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Return the text of each id sequence: specials and tags vanish, unknown is "\\ufffd".

@@ -99,15 +99,20 @@ def write_mean(folders: Sequence[Path], destination: Path) -> None:
     """
     for folder in folders:
         check_weights(folder)
-    for path in folders[-1].iterdir():
+    copy_all_but_weights(folders[-1], destination)
+    weights = mean_weights([folder / WEIGHTS_FILE for folder in folders])
+    write_weights(weights, destination / WEIGHTS_FILE)
+
+
+def copy_all_but_weights(source: Path, destination: Path) -> None:
+    """Copy what a model folder holds beside its weights; of a checkpoint not its training."""
+    for path in source.iterdir():
         if path.name in (*_NOT_THE_MODEL, WEIGHTS_FILE):
             continue
         if path.is_dir():
             shutil.copytree(path, destination / path.name)
         else:
             shutil.copyfile(path, destination / path.name)
-    weights = mean_weights([folder / WEIGHTS_FILE for folder in folders])
-    write_weights(weights, destination / WEIGHTS_FILE)
 
 
 def write_record(average: Average, folder: Path) -> None:

@@ -10,7 +10,7 @@ from gnomon.api.load import load, task_of
 from gnomon.errors import ModelError, RecipeError
 from gnomon.model import BiLSTM, ClassifierNetwork, HeadConfig, Transformer, TransformerConfig
 from gnomon.model.io import CONFIG_FILE, read_config
-from gnomon.recipes import ClassificationRecipe
+from gnomon.recipes import ClassificationRecipe, LanguageModelRecipe
 from gnomon.recipes.load import broken_rules
 from gnomon.tasks import Classifier
 from gnomon.text.framing import Framing
@@ -42,7 +42,7 @@ class Base:
             )
         if isinstance(self.network, BiLSTM):
             return self.network
-        taken = Transformer(adopted(recipe, self.network.config).model)
+        taken = Transformer(network_of(recipe, self.network.config))
         own = taken.state_dict()
         taken.load_state_dict({name: self.network.state_dict()[name] for name in own})
         return taken
@@ -91,20 +91,17 @@ def refuse_translators(folder: Path) -> None:
         )
 
 
-def adopted(recipe: ClassificationRecipe, config: TransformerConfig) -> ClassificationRecipe:
-    """The recipe of a fine-tuning: the network is the given one, dropouts stay the recipe's.
+def network_of(
+    recipe: ClassificationRecipe | LanguageModelRecipe, config: TransformerConfig
+) -> TransformerConfig:
+    """The network of a fine-tuning: the given one, dropouts are the recipe's.
 
-    What the classifier does not read goes: a head over the vocabulary, a pooler.
+    What a classifier does not read goes: a head over the vocabulary, a pooler.
     """
-    model = replace(
-        config,
-        head=HeadConfig(kind="none"),
-        pooler=False,  # a classifier pools in its own way
-        tie="none",
-        dropout=recipe.model.dropout,
-        layer_drop=recipe.model.layer_drop,
-    )
-    return replace(recipe, model=model)
+    config = replace(config, dropout=recipe.model.dropout, layer_drop=recipe.model.layer_drop)
+    if isinstance(recipe, LanguageModelRecipe):
+        return config
+    return replace(config, head=HeadConfig(kind="none"), pooler=False, tie="none")
 
 
 def is_transformer(folder: Path) -> bool:
@@ -115,17 +112,20 @@ def is_transformer(folder: Path) -> bool:
         return True  # told by whoever reads it
 
 
-def adopt(recipe: ClassificationRecipe, folder: Path) -> ClassificationRecipe:
-    """`adopted`, from the configuration of a model folder alone.
+def adopt(
+    recipe: ClassificationRecipe | LanguageModelRecipe, folder: Path
+) -> ClassificationRecipe | LanguageModelRecipe:
+    """The recipe with the network of a model folder, from its configuration alone.
 
     Raises:
-        ModelError: it is a translator's.
+        ModelError: a classifier would begin with a translator.
         RecipeError: the recipe's other tables do not fit that network.
     """
-    refuse_translators(folder)
-    if recipe.network == "bilstm" or not is_transformer(folder):
-        return recipe  # told when the model is opened, if the two do not fit
-    found = adopted(recipe, read_config(folder))
+    if isinstance(recipe, ClassificationRecipe):
+        refuse_translators(folder)
+        if recipe.network == "bilstm" or not is_transformer(folder):
+            return recipe  # told when the model is opened, if the two do not fit
+    found = replace(recipe, model=network_of(recipe, read_config(folder)))
     if problems := broken_rules(found):
         raise RecipeError(f"the recipe must fit the model of {folder}", seen="; ".join(problems))
     return found

@@ -19,7 +19,7 @@ from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
 from gnomon.recipes.classification import ClassificationRecipe
 from gnomon.tasks.adaptation import adapt
 from gnomon.tasks.classification import ClassificationTask, LabelPreparation
-from gnomon.text.framing import Framing
+from gnomon.text.framing import Framing, load_framing
 from gnomon.text.labelled import LabelledSplits, open_labelled
 from gnomon.training import Monitors, RunFolder, Validate
 
@@ -41,7 +41,7 @@ class ClassificationJob:
         if start_from is not None:
             framing = self._take_over(start_from, splits)
         elif checkpoints:
-            framing = kept(checkpoints)
+            framing = kept(checkpoints, load_framing)
         else:
             framing = self._vocabulary(splits, cache)
         self._preparation = LabelPreparation.of(splits, framing, self.recipe.data)
@@ -80,13 +80,9 @@ class ClassificationJob:
             "labels": hashlib.sha256(json.dumps(splits.labels).encode()).hexdigest(),
         }
 
-    def build(self) -> ClassificationTask:
-        """See `Job`."""
-        return self.task
-
     @cached_property
     def task(self) -> ClassificationTask:
-        """The task; its model is made when it is first asked for."""
+        """See `Job`."""
         recipe = self.recipe
         return ClassificationTask(
             self._first_network(),

@@ -14,7 +14,7 @@ Say = Callable[[str], None]
 
 
 class Job(Protocol):
-    """One training of one task, from its recipe on. `prepare` goes first, then `build`.
+    """One training of one task, from its recipe on. `prepare` goes first, then `task`.
 
     Implemented structurally, nothing has to inherit from it.
     """
@@ -37,8 +37,9 @@ class Job(Protocol):
         """By name, hashes of what the run is made from; a continued run must find the same."""
         ...
 
-    def build(self) -> Task[Any]:
-        """The task with its first weights, drawn from torch's generator."""
+    @property
+    def task(self) -> Task[Any]:
+        """The task; when it is first asked for, torch's generator draws its first weights."""
         ...
 
     @property

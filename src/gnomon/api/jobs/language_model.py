@@ -16,7 +16,7 @@ from gnomon.tasks.language_folder import load_language_model
 from gnomon.tasks.language_model import LanguageModel
 from gnomon.tasks.language_modelling import LanguageModellingTask, LanguagePreparation
 from gnomon.text.document_files import open_documents
-from gnomon.text.framing import Framing
+from gnomon.text.framing import Framing, load_framing
 from gnomon.training import Monitors, RunFolder, Validate
 
 
@@ -37,7 +37,7 @@ class LanguageModelJob:
             self._base = load_language_model(start_from)
             framing: Framing = self._base.vocabulary.framing
         elif checkpoints:
-            framing = kept(checkpoints)
+            framing = kept(checkpoints, load_framing)
         else:
             framing = learned(self.recipe.tokenizer, train, train.fingerprint, cache, self.say)
         self._preparation = opened((train, valid), framing, data.context, cache, self.say)
@@ -52,13 +52,9 @@ class LanguageModelJob:
         """See `Job`."""
         return self.preparation.identity()
 
-    def build(self) -> LanguageModellingTask:
-        """See `Job`."""
-        return self.task
-
     @cached_property
     def task(self) -> LanguageModellingTask:
-        """The task; its model is made when it is first asked for."""
+        """See `Job`."""
         recipe, base = self.recipe, self._base
         size = self.preparation.vocabulary.vocab_size
         if base is not None:

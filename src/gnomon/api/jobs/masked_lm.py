@@ -16,7 +16,7 @@ from gnomon.recipes.masked_lm import MaskedLanguageModelRecipe
 from gnomon.tasks.language_modelling import LanguagePreparation
 from gnomon.tasks.masked_lm import MaskedLanguageModellingTask
 from gnomon.text.document_files import open_documents
-from gnomon.text.framing import MASK
+from gnomon.text.framing import MASK, load_framing
 from gnomon.training import Monitors, RunFolder, Validate
 
 
@@ -38,7 +38,7 @@ class MaskedLanguageModelJob:
             )
         train, valid = open_documents(self.recipe.data)
         framing = (
-            kept(checkpoints)
+            kept(checkpoints, load_framing)
             if checkpoints
             else learned(
                 self.recipe.tokenizer, train, train.fingerprint, cache, self.say, tags=[MASK]
@@ -58,13 +58,9 @@ class MaskedLanguageModelJob:
         """See `Job`."""
         return self.preparation.identity()
 
-    def build(self) -> MaskedLanguageModellingTask:
-        """See `Job`."""
-        return self.task
-
     @cached_property
     def task(self) -> MaskedLanguageModellingTask:
-        """The task; its model is made when it is first asked for."""
+        """See `Job`."""
         recipe = self.recipe
         return MaskedLanguageModellingTask(
             first_model(recipe.model, self.preparation.vocabulary.vocab_size, None, None),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from gnomon.api.first_model import first_model
 from gnomon.api.jobs.job import Say
+from gnomon.api.jobs.vocabulary import kept
 from gnomon.doctor import Report
 from gnomon.doctor.monitors.run import RunMonitors
 from gnomon.doctor.preflight import preflight
-from gnomon.errors import ModelError
 from gnomon.recipes import TranslationRecipe
 from gnomon.tasks import (
     Preparation,
@@ -35,7 +35,7 @@ class TranslationJob:
 
     def prepare(self, cache: Path, checkpoints: Sequence[Path], start_from: Path | None) -> None:
         """See `Job`."""
-        tokenizers = _vocabulary_of(checkpoints) if checkpoints else None
+        tokenizers = kept(checkpoints, TokenizerPair.load) if checkpoints else None
         if start_from is not None:
             self._base = load_translator(start_from)
             tokenizers = self._base.tokenizers
@@ -56,13 +56,9 @@ class TranslationJob:
             "vocabulary": self.preparation.tokenizers.fingerprint,
         }
 
-    def build(self) -> TranslationTask:
-        """See `Job`."""
-        return self.task
-
     @cached_property
     def task(self) -> TranslationTask:
-        """The task; its model is made when it is first asked for."""
+        """See `Job`."""
         recipe, tokenizers = self.recipe, self.preparation.tokenizers
         base = None if self._base is None else self._base.model
         target_size = None if tokenizers.joint else tokenizers.target.vocab_size
@@ -108,15 +104,3 @@ def prepare(
         tokenizers=tokenizers,
         say=say,
     )
-
-
-def _vocabulary_of(checkpoints: Sequence[Path]) -> TokenizerPair:
-    """The tokenizers in the newest checkpoint where they can be read."""
-    unreadable: ModelError | None = None
-    for checkpoint in checkpoints:
-        try:
-            return TokenizerPair.load(checkpoint)
-        except ModelError as error:
-            unreadable = unreadable or error
-    assert unreadable is not None, "there is a checkpoint"
-    raise unreadable

@@ -6,11 +6,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from gnomon.errors import ModelError
 from gnomon.files import atomic_folder, lock_beside
 from gnomon.text import Tokenizer, VocabularyConfig
 from gnomon.text.framing import Framing, OwnFraming, load_framing
+
+Kind = TypeVar("Kind")
 
 
 def learned(
@@ -46,12 +49,16 @@ def learned(
     return found
 
 
-def kept(checkpoints: Sequence[Path]) -> Framing:
-    """The vocabulary in the newest checkpoint where it can be read."""
+def kept(checkpoints: Sequence[Path], load: Callable[[Path], Kind]) -> Kind:
+    """What `load` gives of the newest checkpoint where it can be read.
+
+    Raises:
+        ModelError: of the newest one, where it can be read in none.
+    """
     unreadable: ModelError | None = None
     for checkpoint in checkpoints:
         try:
-            return load_framing(checkpoint)
+            return load(checkpoint)
         except ModelError as error:
             unreadable = unreadable or error
     assert unreadable is not None, "there is a checkpoint"
