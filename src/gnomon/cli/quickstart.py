@@ -57,7 +57,8 @@ def _translate(to: str, run: Path | None) -> None:
 
     started = time.monotonic()
     folder = run or Path("runs") / ("quickstart" if to == "de" else f"quickstart-{to}")
-    show_step(1, f"Prepare: short English phrases, translated ({to}), made from CLDR data")
+    what = f"short English phrases and their translations ({to}), made from CLDR data"
+    show_step(1, f"Prepare: {what}")
     corpus = make_corpus(to)
     files = _write(corpus, folder.with_name(f"{folder.name}-data"))
     _show_examples(corpus)
