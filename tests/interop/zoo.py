@@ -184,9 +184,11 @@ def build(name: str) -> Any:
     return model.eval()
 
 
-def save(name: str, folder: Path) -> Any:
-    """The model of that name, saved in `folder` with a tokenizer."""
+def save(name: str, folder: Path, more_rows: int = 0) -> Any:
+    """The model of that name, saved in `folder` with a tokenizer; with rows that no id has."""
     model = build(name)
+    if more_rows:
+        model.resize_token_embeddings(VOCAB_SIZE + more_rows)
     model.save_pretrained(folder)
     if name == "t5_1.1":  # as its publishers wrote it: an output table of its own
         untie(model, folder)

@@ -11,10 +11,12 @@ import torch
 import gnomon
 from gnomon import api
 from gnomon.errors import ModelError, RecipeError
+from gnomon.interop import import_model
 from gnomon.model import ClassifierConfig, ClassifierNetwork, LoraConfig, Transformer
 from gnomon.model.lora import LowRank
 from gnomon.training import OptimizerConfig
 from gnomon.training.optimizer import Optimizer, group_parameters
+from interop.zoo import save
 from label_training import RECIPE, write
 from model_configs import CONFIGS
 from small_training import Stop
@@ -51,6 +53,16 @@ def tune(folder: Path, base: Path | None, *settings: str, **options: Any) -> api
         start_from=base,
         **options,
     )
+
+
+def test_a_model_with_rows_that_no_text_uses(tmp_path: Path) -> None:
+    """T5 has 32,128 rows for 32,100 ids: what was fine-tuned from such a model can be used."""
+    save("bert_base", tmp_path / "theirs", more_rows=7)
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    training = tune(tmp_path, tmp_path / "ours")
+    classifier = gnomon.load(training.run)
+    assert classifier.network.network.config.vocab_size == classifier.framing.vocab_size + 7
+    assert classifier.classify(["w1"])[0].labels[0] in {"x", "y", "z"}
 
 
 def weights(run: Path, checkpoint: str = "last") -> dict[str, torch.Tensor]:

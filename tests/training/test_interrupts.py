@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 import os
 import signal
@@ -158,3 +159,21 @@ def test_sigterm_from_outside(tmp_path):
     assert child.exitcode == 143
     (step,) = RunFolder(tmp_path).checkpoints.steps()
     assert step > 0
+
+
+def test_time_left_goes_by_the_pace_since_it_went_on(tmp_path):
+    """A run that waited, or came from a slow machine, is not hours from its end."""
+    trainer(tmp_path, max_steps=50, listeners=[Kill(17, signal.SIGINT)]).fit()
+    (state_file,) = tmp_path.glob("checkpoints/step-*/training.json")
+    written = json.loads(state_file.read_text())
+    written["state"]["seconds"] = 1e6
+    state_file.write_text(json.dumps(written))
+    seen = []
+
+    class Watch(Listener):
+        def on_log(self, record):
+            seen.append(record.eta_seconds)
+
+    trainer(tmp_path, max_steps=50, log_every=5, listeners=[Watch()]).fit()
+    assert 0 < max(seen) < 1000
+    assert seen[-1] == 0

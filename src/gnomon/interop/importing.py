@@ -24,8 +24,8 @@ from gnomon.interop.vocabulary import Vocabulary
 from gnomon.model import TransformerConfig
 from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, write_config
 from gnomon.tasks.embedding import EncoderConfig
-from gnomon.tasks.encoder_folder import check_vocabulary
 from gnomon.tasks.ids import SequenceIds
+from gnomon.tasks.vocabulary_fit import check_vocabulary
 from gnomon.text import PretrainedTokenizer, TokenizerPair
 
 ORIGIN = "huggingface"
@@ -128,8 +128,8 @@ def _task(
         tokenizer = Vocabulary(folder, theirs).open()
         pair = TokenizerPair(tokenizer, tokenizer)
         pair.save(new)
-    check_vocabulary(folder, pair.source, config.vocab_size)
-    check_vocabulary(folder, pair.target, config.output_vocab_size())
+    check_vocabulary(folder, pair.source, config.vocab_size, "source")
+    check_vocabulary(folder, pair.target, config.output_vocab_size(), "target")
     assert isinstance(pair.source, PretrainedTokenizer)
     generation = _generation(folder, theirs)
     if architecture.task == "encoder":

@@ -30,6 +30,7 @@ from gnomon.model.io import (
     write_weights,
 )
 from gnomon.tasks.classifier import Classifier
+from gnomon.tasks.vocabulary_fit import check_vocabulary
 from gnomon.text.framing import load_framing
 from gnomon.text.labelled import LabelKind
 
@@ -101,12 +102,7 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
     fill(module, folder, device)
     module.merge_lora()  # what is used needs no second product
     framing = load_framing(folder)
-    if framing.vocab_size != network.config.vocab_size:
-        raise ModelError(
-            "a model and its tokenizer must have the same vocabulary sizes",
-            seen=f"{folder}: model {network.config.vocab_size}, tokenizer {framing.vocab_size}",
-            mend="keep the files of one model together",
-        )
+    check_vocabulary(folder, framing, network.config.vocab_size)
     return Classifier(
         module,
         framing,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +13,7 @@ from gnomon.errors import ModelError
 from gnomon.model import TransformerConfig, count_parameters, load_model, save_model
 from gnomon.model.io import CARD_FILE, CONFIG_FILE
 from gnomon.tasks.embedding import Encoder, EncoderConfig
+from gnomon.tasks.vocabulary_fit import check_vocabulary
 from gnomon.text.framing import load_framing
 
 ENCODER = "encoder"
@@ -54,20 +54,6 @@ def load_encoder(folder: Path, device: torch.device | str = "cpu") -> Encoder:
     framing = load_framing(folder)
     check_vocabulary(folder, framing, model.config.vocab_size)
     return Encoder(model, framing, config)
-
-
-def check_vocabulary(folder: Path, framing: Any, vocab_size: int) -> None:
-    """A model reads every id that its tokenizer gives; it may have rows that no text uses.
-
-    Raises:
-        ModelError: the tokenizer has more ids than the model.
-    """
-    if framing.vocab_size > vocab_size:
-        raise ModelError(
-            "a model must have a row for every id of its tokenizer",
-            seen=f"{folder}: {vocab_size} rows, {framing.vocab_size} ids",
-            mend="keep the files of one model together",
-        )
 
 
 def encoder_card(config: TransformerConfig, num_parameters: int, way: EncoderConfig) -> str:

@@ -19,7 +19,8 @@ from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_weights
 from gnomon.tasks.card import model_card
 from gnomon.tasks.ids import SequenceIds
 from gnomon.tasks.translator import Translator
-from gnomon.text import Familiarity, PretrainedTokenizer, TokenizerPair
+from gnomon.tasks.vocabulary_fit import check_vocabulary
+from gnomon.text import Familiarity, TokenizerPair
 
 TASK = "translation"
 
@@ -66,17 +67,8 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
     except ValidationError as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     tokenizers = TokenizerPair.load(folder)
-    sizes = (model.config.vocab_size, model.config.output_vocab_size())
-    found = (tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-    # A model of others may have more rows than its vocabulary has ids, never fewer.
-    others = isinstance(tokenizers.target, PretrainedTokenizer)
-    fits = all(a >= b for a, b in zip(sizes, found, strict=True)) if others else sizes == found
-    if not fits:
-        raise ModelError(
-            "a model and its tokenizer must have the same vocabulary sizes",
-            seen=f"{folder}: model {sizes}, tokenizer {found} (source, target)",
-            mend="keep the files of one model together",
-        )
+    check_vocabulary(folder, tokenizers.source, model.config.vocab_size, "source")
+    check_vocabulary(folder, tokenizers.target, model.config.output_vocab_size(), "target")
     for name in _LONGEST:
         longest = config.get(name)
         if not (longest is None or (isinstance(longest, int) and longest > 0)):

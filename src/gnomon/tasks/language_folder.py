@@ -14,6 +14,7 @@ from gnomon.errors import ModelError
 from gnomon.model import count_parameters, load_model, save_model
 from gnomon.model.io import CARD_FILE, CONFIG_FILE
 from gnomon.tasks.language_model import LanguageModel
+from gnomon.tasks.vocabulary_fit import check_vocabulary
 from gnomon.text.framing import load_framing
 from gnomon.text.vocabulary import Vocabulary
 
@@ -55,12 +56,7 @@ def load_language_model(folder: Path, device: torch.device | str = "cpu") -> Lan
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=f"context {context!r}")
     framing = load_framing(folder)
     vocabulary = Vocabulary(framing)
-    if vocabulary.vocab_size > model.config.vocab_size:
-        raise ModelError(
-            "a model must have a row for every id of its tokenizer",
-            seen=f"{folder}: {model.config.vocab_size} rows, {vocabulary.vocab_size} ids",
-            mend="keep the files of one model together",
-        )
+    check_vocabulary(folder, framing, model.config.vocab_size)
     return LanguageModel(
         model,
         vocabulary,

@@ -193,6 +193,7 @@ class Trainer:
             self._passes = replace(self._passes, precision=self.precision)
         self.state.precision = self.precision.name
         self._seconds_before = self.state.seconds
+        self._first_step = self.state.step
         self._saved_step = self.state.step
         self._cursor = DataCursor(
             self.task.epoch,
@@ -342,8 +343,12 @@ class Trainer:
         self.state.num_tokens += num_tokens
 
     def _eta_seconds(self) -> float:
-        """Time left at the average pace so far, validations and checkpoints included."""
-        left = (self._total_steps - self.state.step) * self._seconds() / self.state.step
+        """Time left at the pace since it started or went on, validations and checkpoints too.
+
+        The pace before an interruption may be another machine's.
+        """
+        pace = (time.perf_counter() - self._fit_started) / (self.state.step - self._first_step)
+        left = (self._total_steps - self.state.step) * pace
         if self.config.max_minutes is not None:
             left = min(left, self.config.max_minutes * 60 - self._seconds())
         return max(0.0, left)
