@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,57 +18,8 @@ from gnomon.tasks.packing import NO_LABEL
 from gnomon.text import Tokenizer, VocabularyConfig
 from gnomon.text.framing import MASK, OwnFraming
 from gnomon.text.vocabulary import Vocabulary
+from masked_training import counting, train
 from small_training import Stop
-
-RECIPE = """
-name = "guess"
-task = "masked_lm"
-[data]
-context = 24
-[tokenizer]
-vocab_size = 400
-[model]
-family = "encoder"
-d_model = 32
-num_encoder_layers = 2
-attention.num_heads = 2
-feedforward.size = 64
-norm.placement = "pre"
-dropout = 0.0
-[objective]
-label_smoothing = 0.0
-[schedule]
-kind = "constant"
-peak = 5e-3
-warmup_steps = 10
-[training]
-tokens_per_batch = 480
-max_steps = 150
-validate_every = 75
-checkpoint_every = 75
-precision = "fp32"
-"""
-WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-
-
-def counting(count: int, seed: int = 0) -> list[str]:
-    """Lines of five numbers in their order: a hidden one can be guessed from both sides."""
-    rng = random.Random(seed)
-    return [" ".join(WORDS[(s := rng.randrange(5)) : s + 5]) for _ in range(count)]
-
-
-def train(folder: Path, *overrides: str, **options: Any) -> api.Training:
-    (folder / "r.toml").write_text(RECIPE)
-    (folder / "text.txt").write_text("\n".join(counting(400)) + "\n")
-    (folder / "valid.txt").write_text("\n".join(counting(60, seed=1)) + "\n")
-    return api.train(
-        folder / "r.toml",
-        data=folder / "text.txt",
-        valid_data=folder / "valid.txt",
-        overrides=overrides,
-        run=options.pop("run", folder / "run"),
-        **options,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 
 from gnomon.api.claim import began_from, cache_beside, claim, read_run_recipe, sign_manifest
 from gnomon.api.jobs import Job, job_of
-from gnomon.api.jobs.base import adopt
+from gnomon.api.jobs.base import adopt, with_network_of
 from gnomon.api.jobs.translation import prepare as prepare_text
 from gnomon.api.load import model_folder
 from gnomon.doctor import Report
@@ -24,6 +24,7 @@ from gnomon.recipes import (
     ClassificationRecipe,
     LanguageModelRecipe,
     Recipe,
+    ReplacedTokenRecipe,
     TranslationRecipe,
     load_recipe,
     recipe_kind,
@@ -230,12 +231,14 @@ def train(
 
 def _with_network(recipe: Recipe, folder: RunFolder, start_from: str | Path | None) -> Recipe:
     """The recipe of a model of one stack with the network that it is, or was, fine-tuned from."""
-    if not isinstance(recipe, ClassificationRecipe | LanguageModelRecipe):
+    if not isinstance(recipe, ClassificationRecipe | LanguageModelRecipe | ReplacedTokenRecipe):
         return recipe
+    if start_from is None and isinstance(recipe, ReplacedTokenRecipe):
+        start_from = recipe.replacement.generator
     if start_from is not None:
         return adopt(recipe, model_folder(start_from))
     if folder.recipe_path.is_file() and began_from(folder) is not None:
-        return replace(recipe, model=read_run_recipe(folder).model)
+        return with_network_of(recipe, read_run_recipe(folder))
     return recipe
 
 

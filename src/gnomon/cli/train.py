@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from gnomon.api import Training
     from gnomon.doctor import Report
 
+# What pretraining makes, to be fine-tuned: a model of another task.
+_MADE = {"masked_lm": "encoder", "replaced_tokens": "classification"}
+
 
 def train(
     recipe: options.RecipeArgument,
@@ -66,10 +69,10 @@ def train(
     if outcome.finished:
         _say_expected(training)
         _say_scores(training)
-        made = "encoder" if training.recipe.task == "masked_lm" else training.recipe.task
-        verb = api.VERBS[made]
+        task = training.recipe.task
+        verb = api.VERBS[_MADE.get(task, task)]
         use = f"gnomon {verb} {training.run} < input.txt"
-        if training.recipe.task == "masked_lm":
+        if task in _MADE:
             first = f"gnomon train finetune --data labelled.tsv --from {training.run}"
         else:
             first = f"gnomon evaluate {training.run}"

@@ -20,6 +20,7 @@ from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_kind, reci
 from gnomon.recipes.masked_lm import MaskedLanguageModelRecipe
 from gnomon.recipes.presets import preset_names, preset_text
 from gnomon.recipes.recipe import Recipe
+from gnomon.recipes.replaced_tokens import ReplacedTokenRecipe
 from gnomon.recipes.show import difference, flatten, json_schema, keys_unknown_to, to_toml
 from gnomon.recipes.translation import TranslationRecipe
 
@@ -30,6 +31,7 @@ __all__ = [
     "LanguageModelRecipe",
     "MaskedLanguageModelRecipe",
     "Recipe",
+    "ReplacedTokenRecipe",
     "TranslationRecipe",
     "Verdict",
     "binding_keys",

@@ -7,6 +7,7 @@ from typing import Literal
 
 from gnomon.evaluation.language import LANGUAGE_METRICS, LanguageEvaluationConfig
 from gnomon.recipes.recipe import Recipe
+from gnomon.recipes.rows import row_problems
 from gnomon.text import VocabularyConfig
 from gnomon.text.document_files import DocumentsConfig
 
@@ -40,16 +41,4 @@ class LanguageModelRecipe(Recipe):
                 f"task language_model needs model.family decoder; seen: {self.model.family}; "
                 "mend: set model.family = 'decoder'"
             )
-        reach = self.model.max_positions()
-        if reach is not None and self.data.context > reach:
-            found.append(
-                f"learned positions must reach a whole row; seen: data.context {self.data.context},"
-                f" model.position.max_length {reach}; mend: lower the first or raise the second"
-            )
-        if self.training.tokens_per_batch < self.data.context:
-            found.append(
-                "training.tokens_per_batch must hold a row; seen: "
-                f"{self.training.tokens_per_batch}, data.context {self.data.context}; mend: raise "
-                "the first or lower the second"
-            )
-        return found
+        return found + row_problems(self.model, self.data, self.training)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gnomon.recipes.recipe import Recipe
+from gnomon.recipes.rows import row_problems
 from gnomon.tasks.masking import MaskingConfig
 from gnomon.text import VocabularyConfig
 from gnomon.text.document_files import DocumentsConfig
@@ -41,19 +42,7 @@ class MaskedLanguageModelRecipe(Recipe):
                 f"model.family {self.model.family}, model.head.kind {self.model.head.kind}; mend: "
                 "set model.family = 'encoder' and model.head.kind = 'linear' or 'transform'"
             )
-        reach = self.model.max_positions()
-        if reach is not None and self.data.context > reach:
-            found.append(
-                f"learned positions must reach a whole row; seen: data.context {self.data.context},"
-                f" model.position.max_length {reach}; mend: lower the first or raise the second"
-            )
-        if self.training.tokens_per_batch < self.data.context:
-            found.append(
-                "training.tokens_per_batch must hold a row; seen: "
-                f"{self.training.tokens_per_batch}, data.context {self.data.context}; mend: raise "
-                "the first or lower the second"
-            )
-        return found
+        return found + row_problems(self.model, self.data, self.training)
 
     def unused(self) -> list[str]:
         """Keys of one table that another table leaves without effect."""

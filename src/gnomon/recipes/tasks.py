@@ -10,6 +10,7 @@ from gnomon.recipes.classification import ClassificationRecipe
 from gnomon.recipes.language_model import LanguageModelRecipe
 from gnomon.recipes.masked_lm import MaskedLanguageModelRecipe
 from gnomon.recipes.recipe import Recipe
+from gnomon.recipes.replaced_tokens import ReplacedTokenRecipe
 from gnomon.recipes.translation import TranslationRecipe
 
 RECIPES: dict[str, type[Recipe]] = {
@@ -17,6 +18,7 @@ RECIPES: dict[str, type[Recipe]] = {
     "classification": ClassificationRecipe,
     "language_model": LanguageModelRecipe,
     "masked_lm": MaskedLanguageModelRecipe,
+    "replaced_tokens": ReplacedTokenRecipe,
 }
 DEFAULT = "translation"
 

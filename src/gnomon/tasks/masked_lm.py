@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,9 +16,9 @@ from gnomon.tasks.encoder_folder import save_encoder
 from gnomon.tasks.folder import load_weights
 from gnomon.tasks.language_modelling import LanguagePreparation
 from gnomon.tasks.masking import Masker, MaskingConfig
-from gnomon.tasks.packing import NO_LABEL, PackedBatch, PackedRows, RowSpec
+from gnomon.tasks.packing import NO_LABEL, PackedBatch, PackedRows, RowSpec, read_packed
 
-_VALIDATION = 1 << 32  # the epoch whose masks a validation sees, every time
+VALIDATION = 1 << 32  # the epoch whose masks a validation sees, every time
 
 
 class MaskedLanguageModellingTask:
@@ -67,8 +66,7 @@ class MaskedLanguageModellingTask:
 
     def _masked(self, rows: PackedRows, spec: RowSpec, epoch: int) -> PackedBatch:
         batch = rows.collate(spec)
-        places = np.array(batch.places)[:, None] + np.arange(rows.length)
-        read, labels = self.masker(batch.inputs.numpy(), places % len(rows.store), epoch)
+        read, labels = self.masker(batch.inputs.numpy(), rows.tokens_at(batch), epoch)
         labels[batch.target[:, 1:].numpy() == NO_LABEL] = NO_LABEL  # a second time in this epoch
         target = torch.cat([batch.target[:, :1], torch.from_numpy(labels)], dim=1)
         return replace(batch, inputs=torch.from_numpy(read), target=target)
@@ -79,13 +77,7 @@ class MaskedLanguageModellingTask:
 
     def predict(self, batch: PackedBatch, inputs: Tensor, keep: Tensor) -> Tensor:
         """Logits [M, V] at the hidden tokens; the ids read are the batch's own."""
-        documents = batch.documents
-        if documents is None:
-            everything = torch.ones_like(batch.inputs, dtype=torch.bool)
-            hidden = self.model.encode(batch.inputs, everything)
-        else:
-            hidden = self.model.encode(batch.inputs, documents=documents)
-        return self.model.project(hidden[keep])
+        return self.model.project(read_packed(self.model, batch, batch.inputs)[keep])
 
     def describe(self, batch: PackedBatch) -> str:
         """The file and the documents of a batch."""
@@ -99,7 +91,7 @@ class MaskedLanguageModellingTask:
         rows = PackedRows(store, self.preparation.context)
         total, right, count = 0.0, 0, 0
         for spec in rows.in_order(self.rows_per_batch):
-            batch = self._masked(rows, spec, _VALIDATION).to(self.encoder.device)
+            batch = self._masked(rows, spec, VALIDATION).to(self.encoder.device)
             labels = batch.target[:, 1:]
             keep = labels != NO_LABEL
             logits = self.predict(batch, batch.inputs, keep).float()

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnomon.model import Transformer
 from gnomon.text.document_store import DocumentStore
 from gnomon.text.epochs import LazySequence
 from gnomon.text.hashing import hashed
@@ -74,6 +75,17 @@ class PackedBatch:
         )
 
 
+def read_packed(encoder: Transformer, batch: PackedBatch, ids: Tensor) -> Tensor:
+    """Hidden states [B, T, D] of an encoder over rows in which no document sees another.
+
+    Args:
+        ids: int64 [B, T], in place of the batch's own.
+    """
+    if batch.documents is None:
+        return encoder.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+    return encoder.encode(ids, documents=batch.documents)
+
+
 class PackedRows:
     """A stream of documents as rows, cut elsewhere in every epoch.
 
@@ -118,6 +130,10 @@ class PackedRows:
     def shift(self, epoch: int) -> int:
         """Where in the stream an epoch begins."""
         return 0 if epoch == 0 else int(hashed(self.seed, epoch)[0] % np.uint64(len(self.store)))
+
+    def tokens_at(self, batch: PackedBatch) -> NDArray[np.int64]:
+        """int64 [B, T]: where in the stream each token of a batch stands."""
+        return (np.array(batch.places)[:, None] + np.arange(self.length)) % len(self.store)
 
     def collate(self, spec: RowSpec) -> PackedBatch:
         """The rows of a batch as tensors."""

@@ -10,7 +10,12 @@ from gnomon.api.load import load, task_of
 from gnomon.errors import ModelError, RecipeError
 from gnomon.model import BiLSTM, ClassifierNetwork, HeadConfig, Transformer, TransformerConfig
 from gnomon.model.io import CONFIG_FILE, read_config
-from gnomon.recipes import ClassificationRecipe, LanguageModelRecipe
+from gnomon.recipes import (
+    ClassificationRecipe,
+    LanguageModelRecipe,
+    Recipe,
+    ReplacedTokenRecipe,
+)
 from gnomon.recipes.load import broken_rules
 from gnomon.tasks import Classifier
 from gnomon.text.framing import Framing
@@ -91,12 +96,10 @@ def refuse_translators(folder: Path) -> None:
         )
 
 
-def network_of(
-    recipe: ClassificationRecipe | LanguageModelRecipe, config: TransformerConfig
-) -> TransformerConfig:
+def network_of(recipe: Recipe, config: TransformerConfig) -> TransformerConfig:
     """The network of a fine-tuning: the given one, dropouts are the recipe's.
 
-    What a classifier does not read goes: a head over the vocabulary, a pooler.
+    What labels do not need goes: a head over the vocabulary, a pooler.
     """
     config = replace(config, dropout=recipe.model.dropout, layer_drop=recipe.model.layer_drop)
     if isinstance(recipe, LanguageModelRecipe):
@@ -112,20 +115,30 @@ def is_transformer(folder: Path) -> bool:
         return True  # told by whoever reads it
 
 
-def adopt(
-    recipe: ClassificationRecipe | LanguageModelRecipe, folder: Path
-) -> ClassificationRecipe | LanguageModelRecipe:
+def adopt(recipe: Recipe, folder: Path) -> Recipe:
     """The recipe with the network of a model folder, from its configuration alone.
 
     Raises:
         ModelError: a classifier would begin with a translator.
         RecipeError: the recipe's other tables do not fit that network.
     """
-    if isinstance(recipe, ClassificationRecipe):
+    if not isinstance(recipe, LanguageModelRecipe):
         refuse_translators(folder)
-        if recipe.network == "bilstm" or not is_transformer(folder):
-            return recipe  # told when the model is opened, if the two do not fit
+    if isinstance(recipe, ClassificationRecipe) and (
+        recipe.network == "bilstm" or not is_transformer(folder)
+    ):
+        return recipe  # told when the model is opened, if the two do not fit
     found = replace(recipe, model=network_of(recipe, read_config(folder)))
+    if isinstance(found, ReplacedTokenRecipe):
+        draws = replace(found.replacement, generator=str(folder.resolve()))
+        found = replace(found, replacement=draws)
     if problems := broken_rules(found):
         raise RecipeError(f"the recipe must fit the model of {folder}", seen="; ".join(problems))
     return found
+
+
+def with_network_of(recipe: Recipe, begun: Recipe) -> Recipe:
+    """The recipe with the network that a run of it began with."""
+    if isinstance(recipe, ReplacedTokenRecipe) and isinstance(begun, ReplacedTokenRecipe):
+        recipe = replace(recipe, replacement=begun.replacement)
+    return replace(recipe, model=begun.model)

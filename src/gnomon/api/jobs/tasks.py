@@ -6,6 +6,7 @@ from gnomon.api.jobs.classification import ClassificationJob
 from gnomon.api.jobs.job import Job, Say
 from gnomon.api.jobs.language_model import LanguageModelJob
 from gnomon.api.jobs.masked_lm import MaskedLanguageModelJob
+from gnomon.api.jobs.replaced_tokens import ReplacedTokenJob
 from gnomon.api.jobs.translation import TranslationJob
 from gnomon.errors import RecipeError
 from gnomon.recipes import (
@@ -13,6 +14,7 @@ from gnomon.recipes import (
     LanguageModelRecipe,
     MaskedLanguageModelRecipe,
     Recipe,
+    ReplacedTokenRecipe,
     TranslationRecipe,
 )
 
@@ -31,4 +33,6 @@ def job_of(recipe: Recipe, say: Say) -> Job:
         return LanguageModelJob(recipe, say)
     if isinstance(recipe, MaskedLanguageModelRecipe):
         return MaskedLanguageModelJob(recipe, say)
+    if isinstance(recipe, ReplacedTokenRecipe):
+        return ReplacedTokenJob(recipe, say)
     raise RecipeError("a recipe must be of a task that gnomon trains", seen=type(recipe).__name__)

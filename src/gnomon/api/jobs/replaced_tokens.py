@@ -1,0 +1,112 @@
+"""Pretraining an encoder further: it learns to find the tokens that another one drew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from gnomon.api.jobs.base import open_base
+from gnomon.api.jobs.documents import opened
+from gnomon.api.jobs.job import Say
+from gnomon.api.jobs.vocabulary import kept
+from gnomon.doctor import Report
+from gnomon.errors import ModelError, RecipeError
+from gnomon.files import sha256_of
+from gnomon.model import ClassifierConfig, ClassifierNetwork, Transformer
+from gnomon.model.io import WEIGHTS_FILE
+from gnomon.recipes.replaced_tokens import ReplacedTokenRecipe
+from gnomon.tasks.language_modelling import LanguagePreparation
+from gnomon.tasks.replaced_tokens import LABELS, ReplacedTokenTask
+from gnomon.tasks.replacement import Replacer
+from gnomon.text.document_files import open_documents
+from gnomon.text.framing import load_framing
+from gnomon.training import Monitors, RunFolder, Validate, choose_device
+from gnomon.training.precision import choose_precision
+
+
+class ReplacedTokenJob:
+    """Trains an encoder to find replaced tokens (see `Job`)."""
+
+    def __init__(self, recipe: ReplacedTokenRecipe, say: Say) -> None:
+        self.recipe = recipe
+        self.say = say
+        self._generator: Transformer | None = None
+        self._preparation: LanguagePreparation | None = None
+
+    def prepare(self, cache: Path, checkpoints: Sequence[Path], start_from: Path | None) -> None:
+        """See `Job`."""
+        folder = self._folder
+        base = open_base(folder)
+        network = base.network
+        guesses = isinstance(network, Transformer) and network.config.head.kind != "none"
+        if not guesses or base.framing.mask_id is None:
+            raise ModelError(
+                "tokens are replaced by an encoder that guesses hidden ones",
+                seen=f"{folder}: no head over its vocabulary, or no token that hides",
+                mend="train one: gnomon train encoder --data FILE",
+            )
+        assert isinstance(network, Transformer)
+        self._generator = network
+        train, valid = open_documents(self.recipe.data)
+        framing = kept(checkpoints, load_framing) if checkpoints else base.framing
+        self._preparation = opened(
+            (train, valid), framing, self.recipe.data.context, cache, self.say, with_ends=True
+        )
+
+    @property
+    def _folder(self) -> Path:
+        if self.recipe.replacement.generator is None:
+            raise RecipeError(
+                "replaced tokens are drawn by an encoder that guesses hidden ones",
+                seen="no --from, no replacement.generator",
+                mend="train one (gnomon train encoder --data FILE), then name its run with --from",
+            )
+        return Path(self.recipe.replacement.generator)
+
+    @property
+    def preparation(self) -> LanguagePreparation:
+        """What `prepare` made."""
+        assert self._preparation is not None, "a job is prepared first"
+        return self._preparation
+
+    def identity(self) -> dict[str, str | None]:
+        """See `Job`."""
+        return self.preparation.identity() | {"generator": sha256_of(self._folder / WEIGHTS_FILE)}
+
+    @cached_property
+    def task(self) -> ReplacedTokenTask:
+        """See `Job`."""
+        recipe, generator = self.recipe, self._generator
+        assert generator is not None, "a job is prepared first"
+        network = Transformer(recipe.model)
+        ours = network.state_dict()
+        network.load_state_dict({name: generator.state_dict()[name] for name in ours})
+        device = choose_device(recipe.training.device)
+        precision = choose_precision(recipe.training.precision, device)
+        return ReplacedTokenTask(
+            ClassifierNetwork(network, ClassifierConfig(), len(LABELS), per_token=True),
+            self.preparation,
+            Replacer(
+                generator.to(device),
+                self.preparation.vocabulary,
+                recipe.replacement,
+                recipe.training.seed,
+            ),
+            autocast=precision.autocast,
+            tokens_per_batch=recipe.training.tokens_per_batch,
+            seed=recipe.training.seed,
+        )
+
+    @property
+    def validate(self) -> Validate | None:
+        """See `Job`."""
+        return None if self.preparation.valid is None else self.task.validate
+
+    def monitors(self, folder: RunFolder) -> Monitors | None:
+        """See `Job`."""
+        return None
+
+    def preflight(self, accept: Collection[str], seconds: float) -> Report | None:
+        """See `Job`."""
+        return None
