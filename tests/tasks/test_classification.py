@@ -183,3 +183,12 @@ def test_other_labels_are_refused_where_a_model_is_judged(trained: Path, tmp_pat
     path.write_text("text\tlabel\n" + "dog\tyes\npen\tno\n" * 20)
     with pytest.raises(DataError, match="'yes'; known: 'animals', 'things'"):
         api.evaluate_classifier(trained, data=path)
+
+
+def test_texts_that_are_too_long_are_refused_where_they_are_to_be(tmp_path: Path) -> None:
+    settings = ["data.max_length=5", "training.max_steps=2", "training.validate_every=2"]
+    said: list[str] = []
+    train(tmp_path, "single", *settings, run=tmp_path / "cut", check=False, say=said.append)
+    assert sum("are longer than data.max_length = 5" in each for each in said) == 2
+    with pytest.raises(DataError, match=r"single\.tsv, row \d+: \d+ more; .* others"):
+        train(tmp_path, "single", *settings, "data.on_too_long=error", run=tmp_path / "refused")

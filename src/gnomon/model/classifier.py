@@ -109,8 +109,8 @@ class ClassifierNetwork(nn.Module):
         network = self.network
         if isinstance(network, BiLSTM):
             return network.encode(ids, keep)
-        if network.config.embedding.num_segments == 0:
-            segments = None
+        if network.config.embedding.num_segments < 2:
+            segments = None  # one there is may be all texts' (RoBERTa)
         if network.config.family == "decoder":
             return network.decode(ids, keep=keep, segments=segments)
         return network.encode(ids, keep, segments=segments)

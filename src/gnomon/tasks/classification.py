@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnomon.errors import DataError
 from gnomon.evaluation.classification import ClassificationConfig, label_scores
 from gnomon.model import ClassifierNetwork
 from gnomon.tasks.classifier import Classifier
@@ -21,7 +22,7 @@ from gnomon.tasks.label_rows import NO_LABEL, LabelBatch, LabelRow, RowMaker, at
 from gnomon.text.batches import BatchPlan
 from gnomon.text.epochs import LazySequence
 from gnomon.text.framing import Framing
-from gnomon.text.labelled import LabelledDataConfig, LabelledSplits
+from gnomon.text.labelled import LabelledDataConfig, LabelledSplits, LabelledText
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,18 @@ class LabelPreparation:
     def of(
         cls, splits: LabelledSplits, framing: Framing, config: LabelledDataConfig
     ) -> LabelPreparation:
-        """Make rows of all texts."""
+        """Make rows of all texts.
+
+        Raises:
+            DataError: a text is too long, and the configuration refuses such texts.
+        """
         maker = RowMaker(framing, splits.labels, config.labels_are, config.max_length)
+        train = maker.rows(splits.train.examples)
         valid = [] if splits.valid is None else maker.rows(splits.valid.examples)
-        return cls(splits, framing, config, maker.rows(splits.train.examples), valid)
+        if config.on_too_long == "error":
+            for split, rows in ((splits.train, train), (splits.valid, valid)):
+                _refuse_cut(split, rows, config.max_length)
+        return cls(splits, framing, config, train, valid)
 
 
 class ClassificationTask:
@@ -151,6 +160,18 @@ class ClassificationTask:
     def load(self, folder: Path) -> None:
         """Take back the weights that `save` wrote."""
         load_weights(self.model, folder)
+
+
+def _refuse_cut(split: LabelledText | None, rows: Sequence[LabelRow], max_length: int) -> None:
+    cut = [row for row in rows if row.framed.cut]
+    if split is not None and cut:
+        first = cut[0]
+        raise DataError(
+            f"a text may have {max_length:,} tokens, special ones included (data.max_length)",
+            seen=f"{split.path}, row {split.examples[first.text].row}: {first.framed.cut:,} more"
+            + (f"; {len(cut) - 1:,} others are too long" if len(cut) > 1 else ""),
+            mend='raise data.max_length, or set data.on_too_long = "cut"',
+        )
 
 
 def _balanced(preparation: LabelPreparation) -> Tensor:

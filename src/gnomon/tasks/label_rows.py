@@ -9,12 +9,30 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gnomon.errors import DataError
 from gnomon.tasks.rows import padded
 from gnomon.text.framing import Framed, Framing
 from gnomon.text.labelled import LabelKind, Labelled
 
 NO_LABEL = -1
 _WORD = re.compile(r"\S+")
+_UNREADABLE = "?"  # stands for a word of which a vocabulary leaves no token
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some words of a text that are read together.
+
+    Attributes:
+        text: its number.
+        start: number within it of the first word.
+        words: with the label of each, where they are known.
+    """
+
+    text: int
+    start: int
+    words: Sequence[str]
+    labels: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +44,11 @@ class LabelRow:
         framed: its ids.
         labels: indices: one; or 0 or 1 for each label there is; or for each token that begins a
             word that word's, `NO_LABEL` for all other tokens.
-        first_word: number within the text of the first word, where words are labelled.
     """
 
     text: int
     framed: Framed
     labels: list[int]
-    first_word: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +121,7 @@ class RowMaker:
             [one.text for one in examples], seconds or None, max_length=self.max_length
         )
         return [
-            LabelRow(number, row, self._labels(one))
+            LabelRow(number, self._readable(row), self._labels(one))
             for number, (one, row) in enumerate(zip(examples, framed, strict=True))
         ]
 
@@ -117,21 +133,57 @@ class RowMaker:
 
     def _word_rows(self, examples: Sequence[Labelled]) -> Iterator[LabelRow]:
         whole = self.framing.frame([one.text for one in examples])
-        parts: list[tuple[int, int, str, Sequence[str]]] = []
+        parts: list[_Part] = []
         for number, (one, row) in enumerate(zip(examples, whole, strict=True)):
             words = one.text.split(" ") if one.text else []
             for start, stop in self._windows(one.text, row):
-                parts.append((number, start, " ".join(words[start:stop]), one.labels[start:stop]))
-        framed = self.framing.frame([text for _, _, text, _ in parts], max_length=self.max_length)
-        for (number, start, text, labels), row in zip(parts, framed, strict=True):
-            owners = word_of_tokens(text, row)
-            marks = [NO_LABEL] * len(row.ids)
-            begun: set[int] = set()
-            for place, word in enumerate(owners):
-                if word is not None and word not in begun:
-                    begun.add(word)
-                    marks[place] = self._index[labels[word]] if labels else 0
-            yield LabelRow(number, row, marks, start)
+                parts.append(_Part(number, start, words[start:stop], one.labels[start:stop]))
+        for part, row in zip(parts, self._framed(parts), strict=True):
+            yield from self._complete(part, row)
+
+    def _framed(self, parts: Sequence[_Part]) -> list[Framed]:
+        texts = [" ".join(part.words) for part in parts]
+        return [self._readable(row) for row in self.framing.frame(texts, max_length=self.max_length)]
+
+    def _complete(self, part: _Part, row: Framed) -> Iterator[LabelRow]:
+        """The rows of a part of a text, in which every word begins at a token of its own.
+
+        Words may have more tokens in a part than in the whole text, so that the last ones find no
+        room: then the part is halved. Of a word that is nothing but characters that the vocabulary
+        passes over no token is left: it is read as a question mark.
+        """
+        words, labels = part.words, part.labels
+        owners = word_of_tokens(" ".join(words), row)
+        if missing := set(range(len(words))) - set(owners):
+            middle = len(words) // 2
+            if row.cut and middle:
+                halves = [
+                    _Part(part.text, part.start, words[:middle], labels[:middle]),
+                    _Part(part.text, part.start + middle, words[middle:], labels[middle:]),
+                ]
+            elif any(words[word] == _UNREADABLE for word in missing):
+                raise DataError(
+                    "each word must be a token or more of its own",
+                    seen=f"text {part.text + 1}, word {part.start + min(missing) + 1}",
+                    mend="take a vocabulary that tells words apart",
+                )
+            else:
+                read = [_UNREADABLE if n in missing else word for n, word in enumerate(words)]
+                halves = [_Part(part.text, part.start, read, labels)]
+            for half, framed in zip(halves, self._framed(halves), strict=True):
+                yield from self._complete(half, framed)
+            return
+        marks = [NO_LABEL] * len(row.ids)
+        begun: set[int] = set()
+        for place, word in enumerate(owners):
+            if word is not None and word not in begun:
+                begun.add(word)
+                marks[place] = self._index[labels[word]] if labels else 0
+        yield LabelRow(part.text, row, marks)
+
+    def _readable(self, row: Framed) -> Framed:
+        """A row that holds a token at least: of a blank text without special tokens padding."""
+        return row if row.ids else Framed([self.framing.pad_id], [0], [None])
 
     def _windows(self, text: str, row: Framed) -> Iterator[tuple[int, int]]:
         """Which words stand together in a row, from and to; a long text gives several."""

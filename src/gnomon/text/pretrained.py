@@ -213,6 +213,10 @@ class PretrainedTokenizer:
             encodings = self._encodings(inputs, special=True)
         finally:
             self._tokenizer.no_truncation()
+        cut = [place for place, each in enumerate(encodings) if each.overflowing]
+        # What overflows of two texts is given in combinations, so the whole is looked at again.
+        whole = self._encodings([inputs[place] for place in cut], special=True)
+        lengths = {place: len(each.ids) for place, each in zip(cut, whole, strict=True)}
         return [
             Framed(
                 self._known(each.ids),
@@ -221,9 +225,9 @@ class PretrainedTokenizer:
                     span if sequence == 0 else None
                     for span, sequence in zip(each.offsets, each.sequence_ids, strict=True)
                 ],
-                sum(len(rest.ids) - sum(rest.special_tokens_mask) for rest in each.overflowing),
+                lengths.get(place, len(each.ids)) - len(each.ids),
             )
-            for each in encodings
+            for place, each in enumerate(encodings)
         ]
 
     def encode_words(self, texts: Sequence[str]) -> tuple[Ragged, NDArray[np.int64]]:

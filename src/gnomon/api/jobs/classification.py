@@ -153,12 +153,13 @@ def _about_rows(preparation: LabelPreparation) -> Iterator[str]:
     rows = preparation.train
     tokens = sum(len(row.framed.ids) for row in rows)
     yield f"{tokens:,} tokens in {len(rows):,} rows"
-    cut = [row for row in rows if row.framed.cut]
-    if cut:
-        examples = preparation.splits.train.examples
-        first = ", ".join(str(examples[row.text].row) for row in cut[:5])
-        yield (
-            f"{len(cut):,} training texts are longer than data.max_length = "
-            f"{preparation.config.max_length} tokens, their end is not read: rows {first}"
-            + (" …" if len(cut) > 5 else "")
-        )
+    splits = preparation.splits
+    for split, own in ((splits.train, rows), (splits.valid, preparation.valid)):
+        cut = [row for row in own if row.framed.cut]
+        if split is not None and cut:
+            first = ", ".join(str(split.examples[row.text].row) for row in cut[:5])
+            yield (
+                f"{len(cut):,} {split.name} texts are longer than data.max_length = "
+                f"{preparation.config.max_length} tokens, their end is not read: rows {first}"
+                + (" …" if len(cut) > 5 else "")
+            )
