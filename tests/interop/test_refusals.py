@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from gnomon.errors import CheckError, ModelError
 from gnomon.interop import export_model, import_model
 from gnomon.interop.stream import SafetensorsFile, open_weights
-from gnomon.model import load_model
+from gnomon.model import Transformer, TransformerConfig, load_model, save_model
 from interop.zoo import save
+from model_configs import BASE, LLAMA, changed
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,24 @@ def copy(folder: Path, to: Path, **changes: Any) -> Path:
         ("bert_masked", {"num_hidden_layers": 3}, "encoder.layer.2"),
         ("bert_masked", {"hidden_size": 32}, "expected"),
         ("bert_masked", {"num_attention_heads": "4"}, "'4'|4"),
-        ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1.0}}, "llama3"),
+        (
+            "llama",
+            {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5.0, "factor": 8.0}},
+            "rope_parameters.original_max_position_embeddings",
+        ),
+        (
+            "llama",
+            {
+                "rope_parameters": {
+                    "rope_type": "llama3",
+                    "factor": 8.0,
+                    "original_max_position_embeddings": 8,
+                    "low_freq_factor": 4.0,
+                    "high_freq_factor": 4.0,
+                }
+            },
+            "beta_fast above beta_slow",
+        ),
         (
             "llama",
             {"rope_parameters": None, "rope_scaling": {"type": "longrope", "factor": 2.0}},
@@ -173,8 +191,6 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
 
 
 def test_a_model_of_ours_that_no_architecture_has(tmp_path: Path) -> None:
-    from gnomon.model import Transformer, TransformerConfig, save_model
-
     save_model(Transformer(TransformerConfig(vocab_size=30, d_model=16)), tmp_path / "ours")
     with pytest.raises(ModelError, match=r"the nearest, marian, .*position\.layout"):
         export_model(tmp_path / "ours", tmp_path / "back")
@@ -194,3 +210,61 @@ def test_an_export_is_compared_with_what_was_written(
     with pytest.raises(CheckError, match=r"model\.norm\.weight"):
         export_model(tmp_path / "ours", tmp_path / "back")
     assert not (tmp_path / "back").exists()
+
+
+def test_what_was_changed_beyond_its_architecture_is_refused(
+    saved: dict[str, Path], tmp_path: Path
+) -> None:
+    from gnomon import api
+
+    import_model(saved["bert_masked"], tmp_path / "ours")
+    api.extend(tmp_path / "ours", tmp_path / "rope", method="rope")
+    with pytest.raises(ModelError, match=r"bert has not: model\.position\.kind = 'rope' \(there"):
+        export_model(tmp_path / "rope", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pattern": "sliding_window", "window": 5, "num_global_tokens": 1},
+        {"pattern": "dilated"},
+        {"pattern": "block_sparse"},
+    ],
+    ids=lambda changes: changes["pattern"],
+)
+def test_sparse_attention_that_nobody_else_has_is_refused(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    config = llama_like(**changes)
+    save_model(Transformer(config), tmp_path / "ours")
+    key = "num_global_tokens" if changes["pattern"] == "sliding_window" else "pattern"
+    with pytest.raises(ModelError, match=rf"has not: model\.attention\.{key} = "):
+        export_model(tmp_path / "ours", tmp_path / "back")
+
+
+def llama_like(**attention: Any) -> TransformerConfig:
+    return changed(
+        BASE,
+        LLAMA
+        | {"vocab_size": 40, "dropout": 0.1, "attention.dropout": 0.1}
+        | {f"attention.{key}": value for key, value in attention.items()},
+    )
+
+
+def test_dropout_is_in_nobodys_way(saved: dict[str, Path], tmp_path: Path) -> None:
+    """What a Llama has no key for is of training alone."""
+    import transformers
+
+    torch.manual_seed(1)
+    model = Transformer(llama_like()).eval()
+    save_model(model, tmp_path / "ours")
+    (tmp_path / "ours" / "tokenizer.json").write_bytes(
+        (saved["llama"] / "tokenizer.json").read_bytes()
+    )
+    (tmp_path / "ours" / "tokenizer.roles.json").write_text('{"bos": 2, "eos": 3}')
+    assert export_model(tmp_path / "ours", tmp_path / "back").model_type == "llama"
+    back = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "back").eval()
+    ids = torch.randint(5, 40, (2, 9))
+    with torch.no_grad():
+        torch.testing.assert_close(back(ids).logits, model(ids), rtol=1e-4, atol=1e-4)

@@ -65,6 +65,15 @@ _YARN = {
     "original_max_position_embeddings": 8,
 }
 
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 24,
+    "low_freq_factor": 0.25,
+    "high_freq_factor": 3.0,
+}
+
 # name → (class of the model, class of its configuration, its values)
 ZOO: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert_pretraining": ("BertForPreTraining", "BertConfig", _SMALL),
@@ -122,6 +131,11 @@ ZOO: dict[str, tuple[str, str, dict[str, Any]]] = {
         "LlamaForCausalLM",
         "LlamaConfig",
         {**_LLAMA, "tie_word_embeddings": True, "rope_parameters": _YARN},
+    ),
+    "llama3": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {**_LLAMA, "head_dim": 12, "rope_parameters": _LLAMA3},
     ),
     "mistral": ("MistralForCausalLM", "MistralConfig", {**_LLAMA, "sliding_window": 5}),
     "mistral_full": ("MistralForCausalLM", "MistralConfig", {**_LLAMA, "sliding_window": None}),

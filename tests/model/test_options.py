@@ -51,6 +51,7 @@ BEFORE: dict[str, dict[str, Any]] = {
         "position.rope.factor": 4.0,
         "position.rope.original_length": 8,
     },
+    "rope_llama3": {"position.kind": "rope"},
     "sandwich_rms": {"norm.placement": "sandwich"},
     "pre_rms": {"norm.placement": "pre"},
     "gated": {"feedforward.activation": "swish"},

@@ -129,6 +129,15 @@ def test_rotated_scores_depend_on_the_distance_only(scaling: str) -> None:
             {"scaling": "yarn", "factor": 8.0, "beta_fast": 16.0, "beta_slow": 2.0},
             {"rope_type": "yarn", "factor": 8.0, "beta_fast": 16.0, "beta_slow": 2.0},
         ),
+        (
+            {"scaling": "llama3", "factor": 8.0, "beta_fast": 4.0, "beta_slow": 1.0},
+            {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "high_freq_factor": 4.0,
+                "low_freq_factor": 1.0,
+            },
+        ),
     ],
     ids=str,
 )

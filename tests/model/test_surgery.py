@@ -77,6 +77,20 @@ def test_a_resized_table_reaches_further_and_keeps_its_ends(family: str) -> None
     assert torch.isfinite(read(rebuilt(operated), 47)).all()
 
 
+def test_rows_that_no_token_uses_stay_in_front() -> None:
+    """RoBERTa and BART number the first token 2."""
+    config = changed(
+        BASE, {"position.kind": "learned", "position.max_length": 9, "position.offset": 2}
+    )
+    model = model_of(config)
+    operated = resize_table(config, model.state_dict(), 17)
+    for name in operated.resized:
+        old, new = model.state_dict()[name], operated.weights[name]
+        assert torch.equal(new[:2], old[:2])
+        torch.testing.assert_close(new[2::2], old[2:], rtol=0, atol=1e-14)
+    assert torch.isfinite(read(rebuilt(operated), 17)).all()
+
+
 def test_a_table_keeps_its_dtype_and_is_interpolated_in_more() -> None:
     table = torch.randn(5, 3).to(torch.bfloat16)
     result = interpolated(table, 9)

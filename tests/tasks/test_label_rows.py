@@ -1,4 +1,4 @@
-"""Rows of labelled texts: each word has its label, each text a token, whatever a vocabulary does."""
+"""Rows of labelled texts: each word has its label, each text a token, whatever the vocabulary."""
 
 from __future__ import annotations
 

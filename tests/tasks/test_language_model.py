@@ -99,6 +99,17 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     return found
 
 
+def test_angles_by_length_are_each_texts_own(run: Path, tmp_path: Path) -> None:
+    api.extend(run, tmp_path / "dynamic", method="dynamic_ntk", trained_length=3)
+    dynamic = gnomon.load(tmp_path / "dynamic")
+    texts = ["one two", "three four five six seven eight.", "five six seven."]
+    together = [found.log_prob for found in dynamic.score(texts)]
+    alone = [dynamic.score([text])[0].log_prob for text in texts]
+    assert together == pytest.approx(alone, rel=1e-6)
+    plain = [found.log_prob for found in gnomon.load(run).score(texts)]
+    assert together != pytest.approx(plain, rel=1e-3)
+
+
 # -- packing -----------------------------------------------------------------------------------
 
 

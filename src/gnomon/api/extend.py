@@ -155,7 +155,7 @@ def _refuse_unread(method: str, given: Mapping[str, object]) -> None:
 
 def _trained_length(written: Mapping[str, Any], config: TransformerConfig) -> int | None:
     """The longest texts in training as far as the folder knows, in tokens."""
-    if config.position.rope.scaling in ("dynamic_ntk", "yarn"):
+    if config.position.rope.scaling in ("dynamic_ntk", "yarn", "llama3"):
         return config.position.rope.original_length
     lengths = [written.get(key) for key in (*_LONGEST, _CUT_AT)]
     return max((length for length in lengths if isinstance(length, int)), default=None)

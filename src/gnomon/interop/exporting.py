@@ -15,11 +15,13 @@ from gnomon.interop.architecture import Architecture
 from gnomon.interop.convert import Foreign, copy_tensors, first_difference, parts_of, plan
 from gnomon.interop.importing import KEPT_FILE, LAYOUT_FILE, ORIGIN
 from gnomon.interop.keys import Keys
+from gnomon.interop.parts import Parts
 from gnomon.interop.registry import ARCHITECTURES, architecture_of
 from gnomon.interop.sentence import read_json, write_sentence_encoder
 from gnomon.interop.stream import SafetensorsFile
 from gnomon.model import TransformerConfig, read_config
 from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE
+from gnomon.model.rope import without_ntk
 from gnomon.tasks.embedding import EncoderConfig
 from gnomon.text import PretrainedTokenizer, Tokenizer
 from gnomon.text.tokenizer_pair import load_tokenizer
@@ -59,8 +61,14 @@ def export_model(folder: str | Path, out: str | Path) -> Exported:
     folder, out = Path(folder), Path(out)
     if out.exists():
         raise ModelError("a model is exported into a new folder", seen=f"{out} exists")
-    config = read_config(folder)
     written = read_json(folder / CONFIG_FILE)
+    if isinstance(written, dict) and written.get("task") == "classification":
+        raise ModelError(
+            "an encoder, a language model or a translator is exported",
+            seen=f"{folder} is a classifier, whose labels have no place there",
+            mend="export the model that it was fine-tuned from; use it here with gnomon classify",
+        )
+    config = _without_ntk(read_config(folder))
     origin = folder / ORIGIN
     layout = read_json(origin / LAYOUT_FILE) if (origin / LAYOUT_FILE).is_file() else None
     if layout is None:
@@ -115,33 +123,46 @@ def _changed(
     layout: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The config.json that came, with those keys changed that the model was changed in."""
-    ours = architecture.write(config)
     as_it_came = dict(original)
-    if _reads_as(architecture, as_it_came, config):
-        return as_it_came
-    return as_it_came | ours
+    different: list[str] = []
+    for theirs in (as_it_came, as_it_came | architecture.write(config)):
+        keys = Keys(theirs, CONFIG_FILE, ignored=list(theirs))
+        try:
+            different = _in_the_way(architecture, keys, config)
+        except ModelError as error:
+            different = [str(error.seen)]
+        if not different:
+            return theirs
+    raise ModelError(
+        "a model that was taken in is exported as what it was",
+        seen=f"it was changed since; {architecture.model_type} has not: {'; '.join(different)}",
+        mend="export the model as it was before the change",
+    )
 
 
-def _reads_as(
-    architecture: Architecture, theirs: Mapping[str, Any], config: TransformerConfig
-) -> bool:
-    """Whether a config.json describes `config`."""
-    names = _names(architecture, config)
-    keys = Keys(theirs, CONFIG_FILE, ignored=list(theirs))
+def _in_the_way(architecture: Architecture, keys: Keys, config: TransformerConfig) -> list[str]:
+    """What a config.json of this architecture does not say of `config`; empty: it says all.
+
+    Raises:
+        ModelError: it describes no model.
+    """
+    to = Parts(config, architecture.prefix)
     try:
-        read = architecture.read(keys, names)
-    except ModelError:
-        return False
-    return not differences(normal(read), normal(config))
+        architecture.parts(to)
+        fits = to.fits
+    except (AssertionError, AttributeError):  # a module that ours has not
+        fits = False
+    names = {name for part in to.found for name in part.theirs}
+    different = differences(normal(config), normal(architecture.read(keys, names)))
+    return different if different or fits else ["some of its weights"]
 
 
-def _names(architecture: Architecture, config: TransformerConfig) -> set[str]:
-    """Names of the tensors; none where the architecture has no place for some of ours."""
-    try:
-        parts = parts_of(architecture, config, architecture.prefix)
-    except (AssertionError, AttributeError, KeyError):
-        return set()
-    return {name for part in parts for name in part.theirs}
+def _without_ntk(config: TransformerConfig) -> TransformerConfig:
+    """NTK scaling is a larger theta, which is how it is written there."""
+    if config.position.kind != "rope":
+        return config
+    rope = without_ntk(config.position.rope, config.attention.width(config.d_model))
+    return replace(config, position=replace(config.position, rope=rope))
 
 
 def _fitting(
@@ -158,12 +179,10 @@ def _fitting(
             continue
         try:
             theirs = architecture.write(config)
-            names = _names(architecture, config)
-            found = architecture.read(Keys(theirs, CONFIG_FILE), names)
+            different = _in_the_way(architecture, Keys(theirs, CONFIG_FILE), config)
         except (KeyError, ModelError):
             continue  # it has no words for this model at all
-        different = differences(normal(config), normal(found))
-        if not different and names:
+        if not different:
             head, bare = architecture.classes
             theirs |= {
                 "model_type": architecture.model_type,
@@ -183,7 +202,11 @@ def _fitting(
 
 
 def normal(config: TransformerConfig) -> TransformerConfig:
-    """The same model with defaults filled in and keys without effect at their defaults."""
+    """The same model with defaults filled in and keys without effect at their defaults.
+
+    Dropout is of training: it is written where an architecture has a key for it, and in nobody's
+    way where it has none.
+    """
     attention, default = config.attention, TransformerConfig()
     position = config.position
     attention = replace(
@@ -194,6 +217,7 @@ def normal(config: TransformerConfig) -> TransformerConfig:
         num_global_tokens=0 if attention.pattern == "full" else attention.num_global_tokens,
         dilation=attention.dilation if attention.pattern == "dilated" else 0,
         block_size=attention.block_size if attention.pattern == "block_sparse" else 0,
+        dropout=0.0,
     )
     if position.kind != "learned":
         position = replace(position, max_length=default.position.max_length)
@@ -203,12 +227,7 @@ def normal(config: TransformerConfig) -> TransformerConfig:
         position = replace(position, relative=default.position.relative)
     if position.kind != "sinusoidal":
         position = replace(position, layout="interleaved")
-    dropout = config.embedding.dropout
-    embedding = replace(
-        config.embedding,
-        dropout=config.dropout if dropout is None else dropout,
-        sparse_gradient=False,
-    )
+    embedding = replace(config.embedding, dropout=None, sparse_gradient=False)
     target = config.target_vocab_size
     tie = config.tie
     if tie == "decoder" and config.family == "decoder":
@@ -218,10 +237,12 @@ def normal(config: TransformerConfig) -> TransformerConfig:
     return replace(
         config,
         attention=attention,
+        feedforward=replace(config.feedforward, dropout=0.0),
         position=position,
         embedding=embedding,
         target_vocab_size=config.vocab_size if target is None else target,
         norm=replace(config.norm, bias=config.norm.bias or config.norm.kind == "rms"),
+        dropout=0.0,
         layer_drop=0.0,
         tie=tie,
         num_encoder_layers=config.num_encoder_layers if config.has_encoder() else 0,

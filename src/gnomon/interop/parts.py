@@ -57,10 +57,14 @@ class Parts:
             self.model = Transformer(config)
         self.prefix = prefix
         self.found: list[Part] = []
+        self.missing: list[str] = []  # of ours: the architecture has them, this model has not
         self._state = self.model.state_dict()
 
     def tensor(self, ours: str, theirs: str, *, leading: bool = False) -> None:
         """One tensor that is the same on both sides."""
+        if ours not in self._state:
+            self.missing.append(ours)
+            return
         size = tuple(self._state[ours].shape)
         self.found.append(Part(ours, (theirs,), size[:1], size, leading=leading))
 
@@ -97,7 +101,15 @@ class Parts:
             self.tensor(f"{ours}.bias", f"{theirs}.bias")
 
     def complete(self) -> Sequence[Part]:
-        """All parts; a tensor of ours that none names is a mistake in the architecture's file."""
-        left = self._state.keys() - {part.ours for part in self.found}
-        assert not left, f"nothing foreign is named for {sorted(left)}"
+        """All parts; a tensor that one side alone has is a mistake in the architecture's file."""
+        assert self.fits, f"no counterparts: {sorted(self.left())} here, {self.missing} there"
         return self.found
+
+    def left(self) -> set[str]:
+        """Tensors of ours for which nothing foreign is named."""
+        return self._state.keys() - {part.ours for part in self.found}
+
+    @property
+    def fits(self) -> bool:
+        """Whether every tensor has its counterpart."""
+        return not self.left() and not self.missing

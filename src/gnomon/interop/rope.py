@@ -7,7 +7,13 @@ from typing import Any
 from gnomon.interop.keys import Keys
 from gnomon.model import RopeConfig
 
-_KINDS = {"default": "none", "linear": "linear", "dynamic": "dynamic_ntk", "yarn": "yarn"}
+_KINDS = {
+    "default": "none",
+    "linear": "linear",
+    "dynamic": "dynamic_ntk",
+    "yarn": "yarn",
+    "llama3": "llama3",
+}
 _BACK = {ours: theirs for theirs, ours in _KINDS.items()}
 # What else each kind may be given, and what we call it.
 _MORE = {
@@ -16,12 +22,21 @@ _MORE = {
     "beta_fast": "beta_fast",
     "beta_slow": "beta_slow",
     "attention_factor": "attention_factor",
+    "high_freq_factor": "beta_fast",
+    "low_freq_factor": "beta_slow",
 }
 _READ = {
     "default": (),
     "linear": ("factor",),
     "dynamic": ("factor", "original_max_position_embeddings"),
-    "yarn": tuple(_MORE),
+    "yarn": (
+        *("factor", "original_max_position_embeddings"),
+        *("beta_fast", "beta_slow", "attention_factor"),
+    ),
+    "llama3": (
+        *("factor", "original_max_position_embeddings"),
+        *("high_freq_factor", "low_freq_factor"),
+    ),
 }
 
 
@@ -32,7 +47,7 @@ def read_rope(keys: Keys, max_length: int) -> RopeConfig:
         max_length: `max_position_embeddings`: the trained length where none is named.
 
     Raises:
-        ModelError: a kind of stretching that gnomon does not have (llama3, longrope, …), or a
+        ModelError: a kind of stretching that gnomon does not have (longrope, …), or a
             number beside it that it does not know.
     """
     name = "rope_parameters" if keys.get("rope_parameters", None) else "rope_scaling"
@@ -50,6 +65,8 @@ def read_rope(keys: Keys, max_length: int) -> RopeConfig:
     if unknown := sorted(more.keys() - set(_READ[kind])):
         key = unknown[0]
         raise keys.refused(f"{name}.{key}", more[key], f"with {kind} it has no meaning here")
+    if kind == "llama3" and (missing := [key for key in _READ[kind] if key not in more]):
+        raise keys.refused(f"{name}.{missing[0]}", None, "llama3 has no defaults: name the number")
     found = {_MORE[key]: value for key, value in more.items()}
     if kind in ("dynamic", "yarn"):
         found.setdefault("original_length", max_length)

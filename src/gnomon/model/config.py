@@ -57,6 +57,10 @@ class TransformerConfig:
         """The longest text in tokens that the positions reach; None where they have no end."""
         return self.position.max_length if self.position.kind == "learned" else None
 
+    def turns_by_length(self) -> bool:
+        """Whether a token's vectors depend on how long its text is, ahead of it, too."""
+        return self.position.kind == "rope" and self.position.rope.scaling == "dynamic_ntk"
+
     def draws_in_training(self) -> bool:
         """Whether a text that stands twice in a training batch is seen in two ways.
 

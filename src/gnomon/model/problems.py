@@ -130,6 +130,12 @@ def position_problems(config: TransformerConfig) -> list[str]:
                 f"model.position.rope.factor stretches and must be at least 1, "
                 f"seen {position.rope.factor}."
             )
+        rope = position.rope
+        if rope.scaling == "llama3" and not 0 < rope.beta_slow < rope.beta_fast:
+            found.append(
+                "model.position.rope with scaling llama3 needs beta_slow above 0 and "
+                f"beta_fast above beta_slow, seen {rope.beta_slow} and {rope.beta_fast}."
+            )
     if position.kind == "relative":
         num_buckets, max_distance = position.relative.num_buckets, position.relative.max_distance
         if num_buckets < 4 or num_buckets % 4 or max_distance <= num_buckets // 2:
@@ -192,10 +198,13 @@ _READ_BY = {
     "position.layout": ("position.kind", ("sinusoidal",)),
     "position.rope": ("position.kind", ("rope",)),
     "position.relative": ("position.kind", ("relative",)),
-    "position.rope.factor": ("position.rope.scaling", ("linear", "ntk", "dynamic_ntk", "yarn")),
-    "position.rope.original_length": ("position.rope.scaling", ("dynamic_ntk", "yarn")),
-    "position.rope.beta_fast": ("position.rope.scaling", ("yarn",)),
-    "position.rope.beta_slow": ("position.rope.scaling", ("yarn",)),
+    "position.rope.factor": (
+        "position.rope.scaling",
+        ("linear", "ntk", "dynamic_ntk", "yarn", "llama3"),
+    ),
+    "position.rope.original_length": ("position.rope.scaling", ("dynamic_ntk", "yarn", "llama3")),
+    "position.rope.beta_fast": ("position.rope.scaling", ("yarn", "llama3")),
+    "position.rope.beta_slow": ("position.rope.scaling", ("yarn", "llama3")),
     "position.rope.attention_factor": ("position.rope.scaling", ("yarn",)),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -19,15 +19,17 @@ class RopeConfig:
     theta: float = 10_000.0
     # linear: positions / factor (Chen et al., 2023); ntk: a larger theta, so that only the slow
     # pairs stretch; dynamic_ntk: the same, growing with the length of the text;
-    # yarn: by wavelength, with sharper attention (Peng et al., 2023)
-    scaling: Literal["none", "linear", "ntk", "dynamic_ntk", "yarn"] = "none"
+    # yarn: by wavelength, with sharper attention (Peng et al., 2023); llama3: by wavelength in
+    # another way, attention as it was (Llama 3.1 and later)
+    scaling: Literal["none", "linear", "ntk", "dynamic_ntk", "yarn", "llama3"] = "none"
     # how many times `original_length` the model should reach
     factor: float = 1.0
-    # trained length in tokens, for dynamic_ntk and yarn
+    # trained length in tokens, for dynamic_ntk, yarn and llama3
     original_length: int = 512
-    # yarn: pairs that turn more often than this over the trained length stay as they are
+    # yarn, llama3: pairs that turn more often than this over the trained length stay as they are
+    # (Llama 3.1 has 4)
     beta_fast: float = 32.0
-    # yarn: pairs that turn less often than this are interpolated in full
+    # yarn, llama3: pairs that turn less often than this are interpolated in full
     beta_slow: float = 1.0
     # yarn: factor on queries and keys; None: 0.1 ln(factor) + 1
     attention_factor: float | None = None
@@ -65,7 +67,7 @@ def frequencies(config: RopeConfig, head_size: int, length: int | Tensor) -> tup
     K, theta, factor = head_size, config.theta, config.factor
     exponents = torch.arange(0, K, 2, dtype=torch.float64) / K
     if config.scaling == "ntk":
-        theta = theta * factor ** (K / (K - 2))
+        theta = without_ntk(config, K).theta
     elif config.scaling == "dynamic_ntk":
         stretch = torch.as_tensor(length, dtype=torch.float64).clamp(min=config.original_length)
         stretch = factor * stretch / config.original_length - (factor - 1.0)
@@ -76,6 +78,8 @@ def frequencies(config: RopeConfig, head_size: int, length: int | Tensor) -> tup
         return plain / factor, 1.0
     if config.scaling == "yarn":
         return yarn_frequencies(config, plain), yarn_attention_factor(config)
+    if config.scaling == "llama3":
+        return llama3_frequencies(config, plain), 1.0
     return plain, 1.0
 
 
@@ -96,6 +100,26 @@ def yarn_frequencies(config: RopeConfig, plain: Tensor) -> Tensor:
     ramp = (torch.arange(K // 2, dtype=torch.float64) - low) / max(high - low, 0.001)
     interpolated = ramp.clamp(0.0, 1.0)
     return plain / config.factor * interpolated + plain * (1.0 - interpolated)
+
+
+def llama3_frequencies(config: RopeConfig, plain: Tensor) -> Tensor:
+    """Mix plain and interpolated frequencies, evenly by turns over the trained length.
+
+    This is YaRN's "NTK by parts" as its paper has it (Peng et al., 2023, §3.2), where YaRN's own
+    code mixes by the pair's number; published with Llama 3.1's weights (2024).
+    """
+    turns = config.original_length * plain / (2 * math.pi)
+    kept = (turns - config.beta_slow) / (config.beta_fast - config.beta_slow)
+    kept = kept.clamp(0.0, 1.0)
+    return plain * kept + plain / config.factor * (1.0 - kept)
+
+
+def without_ntk(config: RopeConfig, head_size: int) -> RopeConfig:
+    """The same rotation without `ntk`, which is nothing but a larger theta."""
+    if config.scaling != "ntk":
+        return config
+    theta = config.theta * config.factor ** (head_size / (head_size - 2))
+    return replace(config, theta=theta, scaling="none", factor=1.0)
 
 
 def yarn_attention_factor(config: RopeConfig) -> float:

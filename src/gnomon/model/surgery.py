@@ -132,8 +132,11 @@ def resize_table(config: TransformerConfig, weights: Mapping[str, Tensor], lengt
             mend="ask for more; shorter texts need no surgery.",
         )
     resized = tuple(name for name in weights if name.endswith(LEARNED_TABLE))
+    unused = config.position.offset  # rows before the first token's stay
     new = {
-        name: interpolated(tensor, length) if name in resized else tensor
+        name: torch.cat((tensor[:unused], interpolated(tensor[unused:], length)))
+        if name in resized
+        else tensor
         for name, tensor in weights.items()
     }
     position = replace(config.position, max_length=length)

@@ -188,9 +188,7 @@ class Transformer(nn.Module):
 
     def _refuse_packed(self, *beside: object) -> None:
         """Packed rows have no padding of their own, and positions that are known."""
-        stretched = self.config.position.kind == "rope"
-        stretched = stretched and self.config.position.rope.scaling == "dynamic_ntk"
-        if stretched or any(each is not None for each in beside):
+        if self.config.turns_by_length() or any(each is not None for each in beside):
             raise ModelError(
                 "Rows that hold several documents go without padding, positions, global tokens, "
                 "memory and cache of their own, and without dynamic_ntk.",

@@ -64,8 +64,7 @@ class Recipe(ABC):
             found.append(
                 f"name must be a plain folder name; seen: {self.name!r}; mend: letters, - _"
             )
-        rope = self.model.position.rope
-        if self.model.position.kind == "rope" and rope.scaling == "dynamic_ntk":
+        if self.model.turns_by_length():
             found.append(
                 "model.position.rope.scaling must not depend on the longest text of a batch, or a "
                 "text's result would depend on its neighbours; seen: dynamic_ntk; mend: ntk or yarn"

@@ -118,10 +118,8 @@ class Generator:
         """See `LanguageModel.generate`."""
         rows = self._rows(prompts)
         lengths = [len(row) + self.request.max_tokens for row in rows]
-        rope = self.model.model.config.position
-        by_length = rope.kind == "rope" and rope.rope.scaling == "dynamic_ntk"
         # Angles that depend on the length of a text must not depend on its neighbours'.
-        budget = 1 if by_length else self.batch_tokens
+        budget = 1 if self.model.model.config.turns_by_length() else self.batch_tokens
         results: list[Continuation | None] = [None] * len(rows)
         were_training = self.model.model.training
         self.model.model.eval()

@@ -143,7 +143,9 @@ class RowMaker:
 
     def _framed(self, parts: Sequence[_Part]) -> list[Framed]:
         texts = [" ".join(part.words) for part in parts]
-        return [self._readable(row) for row in self.framing.frame(texts, max_length=self.max_length)]
+        return [
+            self._readable(row) for row in self.framing.frame(texts, max_length=self.max_length)
+        ]
 
     def _complete(self, part: _Part, row: Framed) -> Iterator[LabelRow]:
         """The rows of a part of a text, in which every word begins at a token of its own.

@@ -217,7 +217,12 @@ def _losses(
             own = [windows[place] for place in places]
             table = padded([rows[each.text][each.start : each.stop + 1] for each in own])
             table = table.to(model.device)
-            hidden = network.decode(table[:, :-1])  # padding stands behind: nobody looks there
+            # Padding stands behind: nobody looks there, but each text turns by its own length.
+            keep = None
+            if network.config.turns_by_length():
+                sizes = torch.tensor([lengths[place] for place in places], device=model.device)
+                keep = torch.arange(table.shape[1] - 1, device=model.device) < sizes[:, None]
+            hidden = network.decode(table[:, :-1], keep=keep)
             labels = table[:, 1:]
             for place, window in enumerate(own):
                 size = window.stop - window.start
