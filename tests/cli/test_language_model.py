@@ -128,3 +128,38 @@ def test_overlapping_windows_know_more(run: Path) -> None:
     assert nll["4"] < nll["8"]
     found = gnomon("evaluate", str(run), "--length", "8", "--stride", "9", code=2)
     assert "stride" in found.stderr
+
+
+def test_needles_are_asked_for_at_each_length_and_distance(run: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "found.png"
+    asked = ("--length", "400", "--length", "600", "--documents", "2", "--picture", str(picture))
+    found = gnomon("needle", str(run), *asked)
+    rows = [line.split("\t") for line in found.stdout.splitlines()[1:]]
+    cells = [(int(length), int(distance)) for length, distance, *_ in rows]
+    assert [cell for cell in cells if cell[1] in (128, 256)] == [
+        (400, 128),
+        (400, 256),
+        (600, 128),
+        (600, 256),
+    ]
+    assert float(rows[0][3]) == 0.0  # it knows nothing but doubled letters
+    assert picture.stat().st_size > 1000
+    report = json.loads(gnomon("needle", str(run), *asked[:-2], "--json").stdout)
+    assert [(row["length"], row["distance"]) for row in report["rows"]] == cells
+    other = json.loads(gnomon("needle", str(run), *asked[:-2], "--seed", "2", "--json").stdout)
+    assert other["rows"][0]["gain"] != report["rows"][0]["gain"]
+
+
+def test_needles_around_a_text_and_to_learn_from(run: Path, tmp_path: Path) -> None:
+    text = tmp_path / "needles.txt"
+    written = gnomon("needle", "--write", str(text), "--documents", "3", "--words", "50")
+    assert written.stdout == f"{text}\n"
+    assert len(text.read_text().splitlines()) == 3
+    (tmp_path / "own.txt").write_text("aa bb cc\n" * 200)
+    asked = ("needle", str(run), "--length", "400", "--documents", "1", "--json")
+    own = json.loads(gnomon(*asked, "--data", str(tmp_path / "own.txt")).stdout)
+    assert own["rows"][0]["gain"] != json.loads(gnomon(*asked).stdout)["rows"][0]["gain"]
+    assert "--data" in gnomon("needle", "--write", "f", "--data", "f", code=2).stderr
+    assert "--words" in gnomon("needle", str(run), "--words", "5", code=2).stderr
+    assert "model" in gnomon("needle", code=2).stderr
+    assert "must fit" in gnomon("needle", str(run), "--length", "9", code=2).stderr

@@ -11,6 +11,7 @@ from gnomon.api.evaluate_language import evaluate_language_model
 from gnomon.api.exchange import embed_lines, export_model, import_model
 from gnomon.api.extend import Extension, extend
 from gnomon.api.load import VERBS, is_of, load, load_for, model_folder, task_of
+from gnomon.api.needle import find_needles, write_needles
 from gnomon.api.pairs import given_pairs
 from gnomon.api.runs import RunComparison, RunScores, RunSummary, compare_runs, list_runs, scores_of
 from gnomon.api.train import Training, prepare, read_recipe, train
@@ -37,6 +38,7 @@ __all__ = [
     "examine_target",
     "export_model",
     "extend",
+    "find_needles",
     "given_pairs",
     "import_model",
     "is_of",
@@ -50,4 +52,5 @@ __all__ = [
     "scores_of",
     "task_of",
     "train",
+    "write_needles",
 ]

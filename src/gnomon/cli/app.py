@@ -20,6 +20,7 @@ from gnomon.cli import (
     exchange,
     extend,
     generate,
+    needle,
     prepare,
     quickstart,
     recipe,
@@ -74,6 +75,7 @@ _add("generate", generate.generate)
 _add("score", score.score)
 _add("average", average.average)
 _add("extend", extend.extend)
+_add("needle", needle.needle)
 _add("align", align.align)
 _add("backtranslate", backtranslate.backtranslate)
 _add("embed", embed.embed)

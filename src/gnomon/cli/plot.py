@@ -12,6 +12,7 @@ from gnomon.errors import RunError
 if TYPE_CHECKING:
     from gnomon.evaluation.classification import ClassificationReport
     from gnomon.evaluation.language import PositionRow
+    from gnomon.evaluation.retrieval import RetrievalReport
 
 
 def _figure(path: Path, what: str, width: float, height: float) -> Any:
@@ -82,6 +83,35 @@ def plot_positions(
     axes.set_xlabel("tokens before")
     axes.set_ylabel("perplexity")
     axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def plot_retrieval(report: RetrievalReport, path: Path) -> None:
+    """Draw the share of answers found by tokens in view and distance.
+
+    Raises:
+        RunError: as `plot_curves`.
+    """
+    lengths = sorted({row.length for row in report.rows})
+    farthest = {n: max(row.distance for row in report.rows if row.length == n) for n in lengths}
+    near = sorted({row.distance for row in report.rows if row.distance != farthest[row.length]})
+    names = [f"{distance:,}" for distance in near] + ["from the begin"]
+    figure = _figure(path, "what is found", 2.5 + 0.9 * len(lengths), 1.5 + 0.6 * len(names))
+    axes = figure.add_subplot()
+    table = [[float("nan")] * len(lengths) for _ in names]
+    for row in report.rows:
+        is_far = row.distance == farthest[row.length]
+        line, column = len(near) if is_far else near.index(row.distance), lengths.index(row.length)
+        table[line][column] = row.found
+        shade = "white" if row.found > 0.5 else "black"
+        axes.text(column, line, f"{row.found:.2f}", ha="center", va="center", color=shade)
+    image = axes.imshow(table, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel("tokens in view")
+    axes.set_ylabel("tokens back to the answer")
+    figure.colorbar(image, label="share found")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 

@@ -65,7 +65,7 @@ def score_texts(
     progress: Progress = silent,
 ) -> list[TextScore]:
     """See `LanguageModel.score`."""
-    length = _in_view(model, length)
+    length = in_view(model, length)
     rows = encoded(model, texts)
     windows = [
         window
@@ -122,7 +122,7 @@ def losses_by_position(
     Raises:
         RecipeError: no such length or stride.
     """
-    _in_view(model, length)
+    in_view(model, length)
     if not 1 <= stride <= length:
         raise RecipeError(
             "windows must not leave tokens out: a stride is 1 or more, and not more than a window",
@@ -169,7 +169,12 @@ def encoded(model: LanguageModel, texts: Sequence[str]) -> list[list[int]]:
     ]
 
 
-def _in_view(model: LanguageModel, length: int | None) -> int | None:
+def in_view(model: LanguageModel, length: int | None) -> int | None:
+    """Tokens to be in view at once: as many as asked for, or else as the positions reach.
+
+    Raises:
+        RecipeError: the positions do not reach so far.
+    """
     reach = model.reach
     if length is None:
         return reach
@@ -254,7 +259,7 @@ def _score(
             "will score",
         )
     mean = total / len(log_probs)
-    in_view = len(log_probs) if length is None else min(length, len(log_probs))
+    viewed = len(log_probs) if length is None else min(length, len(log_probs))
     return TextScore(
         total,
         len(log_probs),
@@ -262,5 +267,5 @@ def _score(
         math.exp(min(-mean, 700.0)),
         tuple(log_probs),
         tuple(model.vocabulary.pieces(row[1:])),
-        None if model.context is None else in_view > model.context,
+        None if model.context is None else viewed > model.context,
     )
