@@ -3,7 +3,7 @@
     python benchmarks/labels.py sst2 DIR --from MINILM          # DIR: train/dev/test.tsv[.gz]
     python benchmarks/labels.py trec DIR --from MINILM
     python benchmarks/labels.py zh-shopping DIR                 # pretrains on its text first
-    python benchmarks/labels.py chnsenticorp DIR --unlabelled DIR/../zh-shopping
+    python benchmarks/labels.py chnsenticorp DIR --from runs/zh-shopping/encoder
 
 A row of a file has the label in column 1 or 2 and the text in the last one, no header. The floor is
 logistic regression over characters (`gnomon.evaluation.counted`); p is McNemar's exact test of the
@@ -110,7 +110,9 @@ def main() -> int:
     }
     floor = CountedCharacters(train.texts, train.labels).classify(test.texts)
     show("floor: logistic regression over characters", [share(floor, test.labels)], [], "")
-    base = pretrained(experiment, options, out, train) if experiment.pretrain else options.start
+    base = options.start
+    if base is None and experiment.pretrain is not None:
+        base = pretrained(experiment, options, out, train)
     rows = [(experiment.preset, experiment.settings, base)]
     if experiment.bilstm is not None:
         rows.append(("bilstm", experiment.bilstm, None))
