@@ -88,6 +88,23 @@ def test_a_prompt_is_streamed_and_stops(run: Path) -> None:
     assert result["num_tokens"] == 5
 
 
+def test_outputs_beyond_the_training_are_named(run: Path) -> None:
+    beyond = "longer, prompt included, than what the model saw at once in training"
+    found = gnomon("generate", str(run), "--prompt", "aa\n", "--max-tokens", "30")
+    assert found.stderr.count(f"the output is {beyond}, after 30 tokens") == 1
+    found = gnomon("generate", str(run), "--max-tokens", "30", stdin="a\nb\n")
+    assert f"prompt 2 is {beyond}" in found.stderr
+    found = gnomon("generate", str(run), "--prompt", "aa\n", "--max-tokens", "5")
+    assert found.stderr == ""
+
+
+def test_what_is_no_text_is_told(run: Path) -> None:
+    for verb in ("score", "generate"):
+        done = run_command(verb, str(run), text=b"aa\nb\xff\n")
+        assert (done.returncode, done.stdout.count(b"\n")) == (0, 2)
+        assert "1 invalid UTF-8 sequences" in done.stderr.decode()
+
+
 def test_options_without_effect_are_refused(run: Path) -> None:
     found = gnomon("generate", str(run), "--temperature", "0.5", stdin="a\n", code=2)
     assert "--temperature" in found.stderr

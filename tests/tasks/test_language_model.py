@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -273,9 +274,12 @@ def test_a_stream_is_the_whole(
     model: LanguageModel, search: dict[str, Any], stop: list[str]
 ) -> None:
     for place, prompt in enumerate(["", "one", "two three ", "six"]):
-        pieces = list(model.stream(prompt, place=place, max_tokens=20, stop=stop, **search))
+        stream = model.stream(prompt, place=place, max_tokens=20, stop=stop, **search)
+        assert stream.result is None
+        pieces = list(stream)
         (whole,) = model.generate([prompt], first=place, max_tokens=20, stop=stop, **search)
         assert "".join(pieces) == whole.text
+        assert stream.result == replace(whole, log_prob=stream.result.log_prob)
         assert all(pieces)
 
 

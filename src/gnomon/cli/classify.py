@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import standard_input, warn_of_replaced
-from gnomon.cli.destination import destination
-from gnomon.cli.line_progress import LineProgress, lines_of
+from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
@@ -25,9 +21,7 @@ KINDS = {"cut": "texts are longer than the model reads: their end was left out"}
 
 def classify(
     model: options.ModelArgument,
-    input_: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Default: standard input.")
-    ] = None,
+    input_: options.InputOption = None,
     output: options.OutputOption = None,
     threshold: Annotated[
         float | None,
@@ -47,35 +41,25 @@ def classify(
     labelled blanks, one label a word.
     """
     from gnomon import api
-    from gnomon.text import Replacements, read_lines
 
     classifier: Classifier = api.load_for(
         "classification", model, checkpoint=checkpoint, device=device
     )
-    given = input_ or standard_input()
-    replaced, warnings = Replacements(), LineWarnings(KINDS, always=("cut",))
-    shown = LineProgress(progress, prints=output is None)
-    num_lines = lines_of(given) if shown.shown else None
-    lines = read_lines(given, errors="replace", replacements=replaced)
-    first = 1
-    with destination(output) as out, shown:
-        done = shown.begin("classifying", num_lines)
-        while chunk := list(islice(lines, CHUNK)):
+    warnings = LineWarnings(KINDS, always=("cut",))
+    with line_flow(
+        input_, output, size=CHUNK, doing="classifying", progress=progress, warnings=warnings
+    ) as flow:
+        for first, chunk in flow:
             texts, pairs = _columns(chunk, first, takes_pairs=classifier.takes_pairs)
             results = classifier.classify(
-                texts, pairs, threshold=threshold, batch_tokens=batch_tokens, progress=done
+                texts, pairs, threshold=threshold, batch_tokens=batch_tokens, progress=flow.done
             )
             for number, result in enumerate(results, first):
-                line = _as_json(classifier, result) if json_ else _as_line(classifier, result)
-                out.write(line.encode("utf-8", errors="replace") + b"\n")
+                flow.write(_as_json(classifier, result) if json_ else _as_line(classifier, result))
                 if result.cut:
                     warnings.add(
                         "cut", f"line {number}: {result.cut:,} tokens at its end were not read"
                     )
-            out.flush()
-            first += len(chunk)
-    warnings.finish(first - 1)
-    warn_of_replaced(replaced)
 
 
 def _columns(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import standard_input, warn_of_replaced
-from gnomon.cli.destination import destination
-from gnomon.cli.line_progress import LineProgress, lines_of
+from gnomon.cli.line_flow import line_flow
 
 if TYPE_CHECKING:
     from gnomon.tasks import Encoder
@@ -22,9 +19,7 @@ CHUNK = 1024  # texts read before they are embedded, which sorts them by length
 
 def embed(
     model: options.ModelArgument,
-    input_: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Default: standard input.")
-    ] = None,
+    input_: options.InputOption = None,
     output: options.OutputOption = None,
     npy: Annotated[
         Path | None,
@@ -52,22 +47,15 @@ def embed(
     A text with a TAB in it is two texts that are read together. A blank line has a vector, too.
     """
     from gnomon import api
-    from gnomon.text import Replacements, read_lines
 
     if npy is not None:
         options.refuse_beside(
             "--npy", {"--output": output}, "vectors are written as lines or as an array"
         )
     encoder: Encoder = api.load_for("encoder", model, checkpoint=checkpoint, device=device)
-    given = input_ or standard_input()
-    replaced = Replacements()
-    shown = LineProgress(progress, prints=output is None and npy is None)
-    lines = read_lines(given, errors="replace", replacements=replaced)
     arrays = []
-    with destination(npy or output) as out, shown:
-        done = shown.begin("embedding", lines_of(given) if shown.shown else None)
-        first = 1
-        while chunk := list(islice(lines, CHUNK)):
+    with line_flow(input_, npy or output, size=CHUNK, doing="embedding", progress=progress) as flow:
+        for first, chunk in flow:
             vectors = api.embed_lines(
                 encoder,
                 chunk,
@@ -76,20 +64,17 @@ def embed(
                 normalise=normalise,
                 truncate=truncate,
                 batch_tokens=batch_tokens,
-                progress=done,
+                progress=flow.done,
             )
-            first += len(chunk)
             if npy is not None:
                 arrays.append(vectors)
                 continue
             for vector in vectors:
                 # Nine digits give back the same float32.
                 numbers = [float(f"{value:.9g}") for value in vector]
-                out.write(json.dumps(numbers).encode() + b"\n")
-            out.flush()
+                flow.write(json.dumps(numbers))
         if npy is not None:
             import numpy as np
 
             width = encoder.model.config.d_model
-            np.save(out, np.concatenate([np.zeros((0, width), np.float32), *arrays]))
-    warn_of_replaced(replaced)
+            np.save(flow.out, np.concatenate([np.zeros((0, width), np.float32), *arrays]))

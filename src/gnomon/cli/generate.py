@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import print_line, standard_input, warn_of_replaced
-from gnomon.cli.destination import destination
-from gnomon.cli.line_progress import LineProgress, lines_of
+from gnomon.cli.console import print_line
+from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
     from gnomon.tasks import Continuation, LanguageModel
 
 CHUNK = 256  # prompts read before they are gone on from, which sorts them by length
-KINDS = {"context": "outputs end where the model's positions end"}
+KINDS = {
+    "context": "outputs end where the model's positions end (--slide goes on)",
+    "beyond": "outputs are longer, prompt included, than what this model saw at once in training",
+}
 
 
 def generate(
@@ -30,10 +29,7 @@ def generate(
         str | None,
         typer.Option("--prompt", "-p", help="One prompt; its text is shown as it comes."),
     ] = None,
-    input_: Annotated[
-        Path | None,
-        typer.Option("--input", "-i", help="Prompts, one a line. Default: standard input."),
-    ] = None,
+    input_: options.InputOption = None,
     output: options.OutputOption = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Of each output.")] = 256,
     stop: Annotated[
@@ -85,7 +81,6 @@ def generate(
     In lines, line breaks of an output are written \\n, and a backslash \\\\.
     """
     from gnomon import api
-    from gnomon.text import Replacements, read_lines
 
     search = {
         "sample": sample or None,
@@ -120,27 +115,21 @@ def generate(
         )
         _one(found, written(prompt), asked, json_)
         return
-    given = input_ or standard_input()
-    replaced, warnings = Replacements(), LineWarnings(KINDS)
-    shown = LineProgress(progress, prints=output is None)
-    num_lines = lines_of(given) if shown.shown else None
-    lines = map(written, read_lines(given, errors="replace", replacements=replaced))
-    count = 0
-    with destination(output) as out, shown:
-        done = shown.begin("generating", num_lines)
-        for chunk in _chunks(lines):
+    warnings = LineWarnings(KINDS)
+    with line_flow(
+        input_, output, size=CHUNK, doing="generating", progress=progress, warnings=warnings
+    ) as flow:
+        for first, chunk in flow:
             results = found.generate(
-                chunk, first=count, batch_tokens=batch_tokens, progress=done, **asked
+                [written(line) for line in chunk],
+                first=first - 1,
+                batch_tokens=batch_tokens,
+                progress=flow.done,
+                **asked,
             )
-            for number, result in enumerate(results, count + 1):
-                line = _as_json(result) if json_ else _escaped(result.text)
-                out.write(line.encode("utf-8", errors="replace") + b"\n")
-                if result.finish == "context":
-                    warnings.add("context", f"prompt {number}: after {result.num_tokens:,} tokens")
-            out.flush()
-            count += len(chunk)
-    warnings.finish(count)
-    warn_of_replaced(replaced)
+            for number, result in enumerate(results, first):
+                flow.write(_as_json(result) if json_ else _escaped(result.text))
+                _warn(warnings, f"prompt {number}", result)
 
 
 _DRAWING = ("temperature", "top_k", "top_p", "min_p", "seed")
@@ -154,17 +143,25 @@ def _one(model: LanguageModel, prompt: str, asked: dict[str, Any], as_json: bool
     if as_json or beamed:
         (result,) = model.generate([prompt], **asked)
         print_line(_as_json(result) if as_json else result.text)
-        return
-    for piece in model.stream(prompt, **asked):
-        sys.stdout.buffer.write(piece.encode("utf-8", errors="replace"))
-        sys.stdout.buffer.flush()
-    print_line("")
+    else:
+        pieces = model.stream(prompt, **asked)
+        for piece in pieces:
+            sys.stdout.buffer.write(piece.encode("utf-8", errors="replace"))
+            sys.stdout.buffer.flush()
+        print_line("")
+        assert pieces.result is not None, "it came to its end"
+        result = pieces.result
+    _warn(LineWarnings(KINDS), "the output", result)
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    lines = iter(lines)
-    while chunk := list(islice(lines, CHUNK)):
-        yield chunk
+def _warn(warnings: LineWarnings, what: str, result: Continuation) -> None:
+    """Say where an output ended for want of positions, and what was never trained."""
+    tokens = f"after {result.num_tokens:,} tokens"
+    if result.finish == "context":
+        warnings.add("context", f"{what} ends where the model's positions end, {tokens}")
+    elif result.beyond_training:
+        text = f"{what} is longer, prompt included, than what the model saw at once in training"
+        warnings.add("beyond", f"{text}, {tokens}")
 
 
 def _as_json(result: Continuation) -> str:

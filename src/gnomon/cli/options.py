@@ -46,6 +46,10 @@ SourceFieldOption = Annotated[
     typer.Option(help="Of --data in JSON lines or Parquet; a.b is b in a. Default: the run's."),
 ]
 TargetFieldOption = Annotated[str | None, typer.Option(help="The same for the translation.")]
+InputOption = Annotated[
+    Path | None,
+    typer.Option("--input", "-i", help="Text file, also gzip. Default: standard input."),
+]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Default: standard output.")
 ]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.cli.console import standard_input
-from gnomon.cli.destination import destination
-from gnomon.cli.line_progress import LineProgress, lines_of
+from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
@@ -33,26 +30,20 @@ def score_texts(
 ) -> None:
     """Score the lines of a file, or of standard input."""
     from gnomon import api
-    from gnomon.text import read_lines
 
     found: LanguageModel = api.load_for(
         "language_model", model, checkpoint=checkpoint, device=device
     )
-    given = data or standard_input()
-    shown = LineProgress(progress, prints=output is None)
-    num_lines = lines_of(given) if shown.shown else None
-    lines, count, warnings = read_lines(given, errors="replace"), 0, LineWarnings(KINDS)
-    with destination(output) as out, shown:
-        done = shown.begin("scoring", num_lines)
-        while chunk := list(islice(lines, CHUNK)):
-            scores = found.score(chunk, batch_tokens=batch_tokens, progress=done)
-            for number, result in enumerate(scores, count + 1):
-                out.write(_format(result, json_).encode("utf-8", errors="replace") + b"\n")
+    warnings = LineWarnings(KINDS)
+    with line_flow(
+        data, output, size=CHUNK, doing="scoring", progress=progress, warnings=warnings
+    ) as flow:
+        for first, chunk in flow:
+            scores = found.score(chunk, batch_tokens=batch_tokens, progress=flow.done)
+            for number, result in enumerate(scores, first):
+                flow.write(_format(result, json_))
                 if result.beyond_training:
                     warnings.add("beyond", f"line {number}: {result.num_tokens:,} tokens")
-            out.flush()
-            count += len(chunk)
-    warnings.finish(count)
 
 
 def _format(result: TextScore, as_json: bool) -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import console, standard_input, warn_of_replaced
-from gnomon.cli.destination import destination
-from gnomon.cli.line_progress import LineProgress, lines_of
+from gnomon.cli.console import console
+from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
@@ -24,10 +22,7 @@ CHUNK = 1024  # lines read before they are translated; the search sorts them by 
 
 def translate(
     model: options.ModelArgument,
-    input_: Annotated[
-        Path | None,
-        typer.Option("--input", "-i", help="Text file, also gzip; default: standard input."),
-    ] = None,
+    input_: options.InputOption = None,
     output: options.OutputOption = None,
     tag: options.TagOption = None,
     beam: options.BeamOption = None,
@@ -163,7 +158,7 @@ def translate(
     from gnomon.decoding import SearchConfig
     from gnomon.errors import RecipeError
     from gnomon.tasks import Terminology
-    from gnomon.text import Replacements, read_lines
+    from gnomon.text import read_lines
 
     if (nbest or 1) > 1 and not json_:
         raise RecipeError(
@@ -198,7 +193,6 @@ def translate(
     if terminology is not None:
         shared["terminology"] = Terminology.load(terminology, ignore_case=ignore_case)
     beside = Beside(prefixes=prefix_file, required=required)
-    given = input_ or standard_input()
     translator = api.load_for(
         "translation",
         model,
@@ -211,34 +205,32 @@ def translate(
     interactive = input_ is None and sys.stdin.isatty()
     if interactive:
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
-    replaced = Replacements()
-    shown = LineProgress(False if interactive else progress, prints=output is None)
-    num_lines = lines_of(given) if shown.shown else None
-    lines = read_lines(given, errors="replace", replacements=replaced)
-    with destination(output) as out, shown:
-        first, warnings = 1, _Warnings()
-        done = shown.begin("translating", num_lines)
-        while chunk := list(islice(lines, 1 if interactive else CHUNK)):
+    warnings = _Warnings()
+    with line_flow(
+        input_,
+        output,
+        size=1 if interactive else CHUNK,
+        doing="translating",
+        progress=False if interactive else progress,
+        warnings=warnings,
+    ) as flow:
+        for first, chunk in flow:
             results = translator.translate(
                 [line.strip() if keep_space else line for line in chunk],
                 tags=tag or [],
                 batch_tokens=batch_tokens,
                 split=split,
                 first=first - 1,
-                progress=done,
+                progress=flow.done,
                 **shared,
                 **beside.next(len(chunk)),
                 **settings,
             )
             for number, (line, result) in enumerate(zip(chunk, results, strict=True), first):
                 result = _within_its_space(line, result) if keep_space else result
-                out.write(_format(result, json_) + b"\n")
+                flow.write(_format(result, json_))
                 warnings.note(number, line, result)
-            out.flush()
-            first += len(chunk)
         beside.finish()
-    warnings.finish(first - 1)
-    warn_of_replaced(replaced)
 
 
 def _within_its_space(line: str, result: Translation) -> Translation:
@@ -258,11 +250,10 @@ def _within_its_space(line: str, result: Translation) -> Translation:
     )
 
 
-def _format(result: Translation, as_json: bool) -> bytes:
+def _format(result: Translation, as_json: bool) -> str:
     import json
 
-    text = json.dumps(_plain(result), ensure_ascii=False) if as_json else result.text
-    return text.encode("utf-8", errors="replace")
+    return json.dumps(_plain(result), ensure_ascii=False) if as_json else result.text
 
 
 def _plain(result: Translation) -> dict[str, Any]:

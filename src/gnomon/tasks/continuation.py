@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator as Growth
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,6 +49,25 @@ class Continuation:
     log_prob: float
     beyond_training: bool | None = None
     alternatives: tuple[Continuation, ...] = ()
+
+
+class Pieces(Iterator[str]):
+    """The pieces of one output as they come.
+
+    Attributes:
+        result: the whole output and why it ended, once there are no more pieces.
+    """
+
+    def __init__(self, pieces: Growth[str, None, Continuation]) -> None:
+        self._pieces = pieces
+        self.result: Continuation | None = None
+
+    def __next__(self) -> str:
+        try:
+            return next(self._pieces)
+        except StopIteration as end:
+            self.result = self.result or end.value
+            raise StopIteration from None
 
 
 @dataclass(frozen=True)
@@ -135,12 +155,12 @@ class Generator:
             self.model.model.train(were_training)
         return [each for each in results if each is not None]
 
-    def stream(self, prompt: str, place: int) -> Iterator[str]:
+    def stream(self, prompt: str, place: int) -> Pieces:
         """See `LanguageModel.stream`."""
         (row,) = self._rows([prompt])
-        return self._pieces(row, place)
+        return Pieces(self._pieces(row, place))
 
-    def _pieces(self, row: list[int], place: int) -> Iterator[str]:
+    def _pieces(self, row: list[int], place: int) -> Growth[str, None, Continuation]:
         were_training = self.model.model.training
         self.model.model.eval()
         outputs = self._begun([row], [place])
@@ -150,6 +170,7 @@ class Generator:
                     yield piece
         finally:
             self.model.model.train(were_training)
+        return self._result(outputs[0])
 
     def _one_by_one(self, rows: Sequence[list[int]], keys: Sequence[int]) -> list[Continuation]:
         outputs = self._begun(rows, keys)

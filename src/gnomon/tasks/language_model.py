@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from gnomon.decoding import SearchConfig
 from gnomon.errors import DataError, RecipeError
 from gnomon.model import Transformer
-from gnomon.tasks.continuation import Continuation, Generator, Request
+from gnomon.tasks.continuation import Continuation, Generator, Pieces, Request
 from gnomon.tasks.language_scoring import TextScore, score_texts
 from gnomon.tasks.progress import Progress, silent
 from gnomon.text.framing import Framing
@@ -108,10 +108,11 @@ class LanguageModel:
         slide: bool = False,
         place: int = 0,
         **search: Any,
-    ) -> Iterator[str]:
+    ) -> Pieces:
         """Pieces of the text that `generate` gives for this prompt, as soon as they are certain.
 
-        No piece holds half a character, or what may turn out to be a stop string.
+        No piece holds half a character, or what may turn out to be a stop string. At the end
+        `result` of what is returned says why there are no more.
 
         Args:
             prompt, max_tokens, stop, slide, search: see `generate`; not with a beam.
