@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import gnomon
+from gnomon import api
 from gnomon.errors import DataError, ModelError, RecipeError
 from gnomon.interop import export_model, import_model
 from gnomon.tasks import load_encoder, save_encoder
@@ -95,6 +96,27 @@ def test_texts_that_are_too_long(tmp_path: Path) -> None:
     cut = encoder.embed([long], truncate=True)
     short = encoder.embed([" ".join(f"w{n}" for n in range(10))])
     np.testing.assert_array_equal(cut, short)
+
+
+def test_an_extended_sentence_encoder_reads_further(tmp_path: Path) -> None:
+    sentence_folder(tmp_path / "theirs", "bert_base", "mean_tokens", True, 12)
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    done = api.extend(tmp_path / "ours", tmp_path / "long", method="resize", length=48)
+    assert "encoder.max_length: 12 → 48" in done.changes
+    encoder = load_encoder(tmp_path / "long")
+    assert encoder.longest == 48
+    assert encoder.embed([" ".join(["w1"] * 40)]).shape == (1, 16)
+
+
+def test_broken_weights_give_no_vector(tmp_path: Path) -> None:
+    save("bert_base", tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    encoder = load_encoder(tmp_path / "ours")
+    with torch.no_grad():
+        encoder.model.table("source")[9] = torch.nan
+    (piece,) = encoder.framing.pieces([9])
+    with pytest.raises(ModelError, match="first for text 2"):
+        encoder.embed(["w20", piece])
 
 
 def test_second_texts_have_their_segment(tmp_path: Path) -> None:

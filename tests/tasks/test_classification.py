@@ -162,6 +162,7 @@ def test_folders_that_do_not_fit_are_refused(trained: Path, tmp_path: Path) -> N
     for key, value, message in (
         ("labels", ["a"], "do not fit"),
         ("labels_are", "some", "damaged"),
+        ("label_counts", [1], "1 label_counts for 2 labels"),
         ("classifier", {"pooling": "sum"}, "damaged"),
         ("task", "poetry", "poetry"),
     ):
@@ -192,3 +193,45 @@ def test_texts_that_are_too_long_are_refused_where_they_are_to_be(tmp_path: Path
     assert sum("are longer than data.max_length = 5" in each for each in said) == 2
     with pytest.raises(DataError, match=r"single\.tsv, row \d+: \d+ more; .* others"):
         train(tmp_path, "single", *settings, "data.on_too_long=error", run=tmp_path / "refused")
+
+
+def test_the_most_frequent_label_is_in_the_folder(trained: Path, tmp_path: Path) -> None:
+    """A model folder far from its training text has its plain baseline."""
+    import shutil
+
+    shutil.copytree(RunFolder(trained).best(), tmp_path / "shipped")
+    path = tmp_path / "x.tsv"
+    path.write_text("text\tlabel\n" + "dog\tthings\ncat\tanimals\nhen\tanimals\n")
+    report = api.evaluate_classifier(tmp_path / "shipped", data=path, settings={"resamples": 0})
+    counts = gnomon.load(tmp_path / "shipped").label_counts
+    assert sum(counts) == 540  # 60 of 600 are held out
+    assert counts[1] > counts[0]
+    assert report.baselines["always things"][0].value == pytest.approx(100 / 3)
+
+
+def test_columns_that_do_not_fit_the_classifier(trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("text\tpair\tlabel\ndog\tcat\tanimals\npen\tcup\tthings\n")
+    api.evaluate_classifier(trained, data=path)
+    with pytest.raises(RecipeError, match="column of the second text: pair"):
+        api.evaluate_classifier(trained, data=path, columns={"pair": "pair"})
+
+
+def test_broken_weights_give_no_labels(trained: Path) -> None:
+    classifier = gnomon.load(trained)
+    with torch.no_grad():
+        (row,) = classifier.framing.frame(["dog"])
+        classifier.network.network.table("source")[row.ids[1]] = torch.nan
+    assert classifier.classify(["pen"])[0].labels
+    with pytest.raises(ModelError, match="first for text 2"):
+        classifier.classify(["pen", "dog"])
+
+
+def test_fine_tuning_says_whose_network_it_is(trained: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    settings = ["training.max_steps=1", "model.d_model=64", "model.dropout=0.3"]
+    run = tmp_path / "fine"
+    train(tmp_path, "single", *settings, run=run, start_from=trained, say=said.append, check=False)
+    assert f"the network is that of {trained}: of [model] dropout and" in " ".join(said)
+    config = gnomon.load(run).network.network.config
+    assert (config.d_model, config.dropout) == (32, 0.3)

@@ -21,12 +21,12 @@ from gnomon.evaluation.classification import (
     ClassificationReport,
     ClassifiedLine,
     classification_report,
-    most_frequent,
 )
 from gnomon.evaluation.labels import Decisions
 from gnomon.files import write_atomically
 from gnomon.recipes import ClassificationRecipe
 from gnomon.tasks import Classifier
+from gnomon.tasks.finite import check_finite
 from gnomon.tasks.label_rows import NO_LABEL, LabelRow
 from gnomon.tasks.progress import Stages, unseen
 from gnomon.text.labelled import (
@@ -88,13 +88,14 @@ def evaluate_classifier(
     rows = classifier.row_maker.rows(text.examples)
     done = progress("classifying", len(text.examples))
     logits = classifier.logits(rows, batch_tokens, done, len(text.examples))
+    check_finite(logits, "logits")
     decisions = classifier.decisions(rows, logits, len(text.examples), config.threshold)
     report = classification_report(
         decisions,
         _lines(classifier, text, rows, decisions),
         classifier.labels,
         config,
-        baselines=_baselines(classifier, recipe, decisions)
+        baselines=_baselines(classifier, decisions)
         | {
             name: _given_by(classifier, text, labels, decisions)
             for name, labels in (baselines or {}).items()
@@ -132,6 +133,11 @@ def _layout(
     layout = replace(base, labels_are=classifier.kind, labels=classifier.labels, **given)
     if problems := layout.problems():
         raise RecipeError("the columns must fit together", seen="; ".join(problems))
+    if (layout.pair is not None) != classifier.takes_pairs:
+        raise RecipeError(
+            "a classifier of pairs needs a second text, one of single texts takes none",
+            seen=f"column of the second text: {layout.pair or 'none'}",
+        )
     return layout
 
 
@@ -171,20 +177,13 @@ def _compared(
     return found.decisions(rows, logits, len(text.examples), config.threshold)
 
 
-def _baselines(
-    classifier: Classifier, recipe: ClassificationRecipe | None, decisions: Decisions
-) -> dict[str, Decisions]:
+def _baselines(classifier: Classifier, decisions: Decisions) -> dict[str, Decisions]:
     """What the most frequent label of the training text would reach."""
-    if recipe is None or recipe.data.train is None or classifier.kind == "multi":
+    counts, labels = classifier.label_counts, classifier.labels
+    if classifier.kind == "multi" or counts is None or not any(counts):
         return {}
-    try:
-        train = read_labelled(recipe.data, "train", recipe.data.train)
-    except DataError:
-        return {}  # moved away since; the scores stand without
-    label = most_frequent([one.labels for one in train.examples])
-    if label not in classifier.labels:
-        return {}
-    same = np.full_like(decisions.gold, classifier.labels.index(label))
+    label = min(labels, key=lambda label: (-counts[labels.index(label)], label))
+    same = np.full_like(decisions.gold, labels.index(label))
     sure = np.ones_like(decisions.confidence)
     return {f"always {label}": replace(decisions, chosen=same, confidence=sure)}
 

@@ -121,11 +121,12 @@ def extend(
         operated = stretch_rope(config, weights, method, factor, known)
         length = None if method == "dynamic_ntk" else length or round(factor * (known or 0))
     changes = _changes(config, operated)
-    longest = written.get(_CUT_AT)
-    if method != "rope" and longest is not None and (length is None or length > longest):
-        # Whatever it reads at once is cut there, and its positions now reach further.
-        written[_CUT_AT] = length
-        changes.append(f"{_CUT_AT}: {longest} → {length or 'any'}")
+    for place, table in _tables(written):
+        longest = table.get(_CUT_AT)
+        if method != "rope" and longest is not None and (length is None or length > longest):
+            # Whatever it reads at once is cut there, and its positions now reach further.
+            table[_CUT_AT] = length
+            changes.append(f"{place}{_CUT_AT}: {longest} → {length or 'any'}")
     written["model"] = asdict(operated.config)
     with atomic_folder(destination) as temporary:
         _write(source, temporary, written, operated.weights, changes)
@@ -153,12 +154,19 @@ def _refuse_unread(method: str, given: Mapping[str, object]) -> None:
         )
 
 
-def _trained_length(written: Mapping[str, Any], config: TransformerConfig) -> int | None:
+def _trained_length(written: dict[str, Any], config: TransformerConfig) -> int | None:
     """The longest texts in training as far as the folder knows, in tokens."""
     if config.position.rope.scaling in ("dynamic_ntk", "yarn", "llama3"):
         return config.position.rope.original_length
-    lengths = [written.get(key) for key in (*_LONGEST, _CUT_AT)]
+    lengths = [written.get(key) for key in _LONGEST]
+    lengths += [table.get(_CUT_AT) for _, table in _tables(written)]
     return max((length for length in lengths if isinstance(length, int)), default=None)
+
+
+def _tables(written: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Where a config.json may say at what length texts are cut: a classifier's, an encoder's."""
+    encoder = written.get("encoder")
+    return [("", written), *([("encoder.", encoder)] if isinstance(encoder, dict) else [])]
 
 
 def _factor(length: int | None, trained_length: int | None) -> float:

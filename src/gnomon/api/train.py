@@ -190,7 +190,7 @@ def train(
         overrides=overrides,
     )
     folder = RunFolder(run_path(recipe, run))
-    recipe = _with_network(recipe, folder, start_from)
+    recipe = _with_network(recipe, folder, start_from, say)
     # Slips are told before the text is read, which may take an hour.
     choose_device(recipe.training.device)
     choose(only=accept)
@@ -229,13 +229,18 @@ def train(
     return Training(folder.path, recipe, outcome)
 
 
-def _with_network(recipe: Recipe, folder: RunFolder, start_from: str | Path | None) -> Recipe:
+def _with_network(
+    recipe: Recipe, folder: RunFolder, start_from: str | Path | None, say: Say
+) -> Recipe:
     """The recipe of a model of one stack with the network that it is, or was, fine-tuned from."""
     if not isinstance(recipe, ClassificationRecipe | LanguageModelRecipe | ReplacedTokenRecipe):
         return recipe
     if start_from is None and isinstance(recipe, ReplacedTokenRecipe):
         start_from = recipe.replacement.generator
     if start_from is not None:
+        say(
+            f"the network is that of {start_from}: of [model] dropout and layer_drop alone are read"
+        )
         return adopt(recipe, model_folder(start_from))
     if folder.recipe_path.is_file() and began_from(folder) is not None:
         return with_network_of(recipe, read_run_recipe(folder))

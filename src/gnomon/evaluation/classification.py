@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -76,7 +75,7 @@ class ClassificationReport:
 
     Attributes:
         scores: in the order of the configuration.
-        baselines: by name ("majority": the training text's most frequent label), their scores.
+        baselines: by name ("always X", X the training text's most frequent label), their scores.
         labels: precision, recall and F1 of each label.
         confusion: how often label i (row) was taken for label j; None of many labels a text.
         calibration: confidence against accuracy, bin by bin.
@@ -230,9 +229,3 @@ def _decisions_in(
         num_texts=len(lines),
         subjects=np.tile(np.arange(len(names)), len(lines)) if several else None,
     )
-
-
-def most_frequent(labels: Sequence[Sequence[str]]) -> str | None:
-    """The label that stands most often; of equally frequent ones the first by name."""
-    counts = Counter(label for some in labels for label in some)
-    return min(counts, key=lambda label: (-counts[label], label)) if counts else None

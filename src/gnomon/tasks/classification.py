@@ -92,7 +92,7 @@ class ClassificationTask:
         self.preparation = preparation
         self.tokens_per_batch = tokens_per_batch
         self.evaluation = evaluation
-        config = preparation.config
+        config, counts = preparation.config, preparation.splits.train.label_counts()
         self.classifier = Classifier(
             model,
             preparation.framing,
@@ -101,6 +101,7 @@ class ClassificationTask:
             max_length=config.max_length,
             takes_pairs=config.pair is not None,
             threshold=evaluation.threshold,
+            label_counts=[counts[label] for label in preparation.splits.labels],
         )
         lengths = np.array([len(row.framed.ids) for row in preparation.train], np.int64)
         self._plan = BatchPlan(lengths, np.zeros_like(lengths), tokens_per_batch, seed)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gnomon.errors import RecipeError
 from gnomon.evaluation.labels import Decisions
 from gnomon.model import ClassifierNetwork
+from gnomon.tasks.finite import check_finite
 from gnomon.tasks.label_rows import NO_LABEL, LabelRow, RowMaker, collate
 from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first
@@ -50,6 +51,7 @@ class Classifier:
         max_length: the longest row in tokens, special ones included; None: any.
         takes_pairs: whether it judges two texts at a time.
         threshold: of several labels, those whose probability is at least this hold.
+        label_counts: how often each label stood in the training text, if that is known.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Classifier:
         max_length: int | None = None,
         takes_pairs: bool = False,
         threshold: float = 0.5,
+        label_counts: Sequence[int] | None = None,
     ) -> None:
         self.network = network
         self.framing = framing
@@ -70,6 +73,7 @@ class Classifier:
         self.max_length = max_length
         self.takes_pairs = takes_pairs
         self.threshold = threshold
+        self.label_counts = None if label_counts is None else tuple(label_counts)
 
     @property
     def device(self) -> torch.device:
@@ -102,6 +106,7 @@ class Classifier:
 
         Raises:
             DataError: not as many second texts as first ones.
+            ModelError: the weights are broken, so that there is no result.
             RecipeError: second texts for a classifier of single ones or the other way round, or a
                 threshold that has no effect.
         """
@@ -131,6 +136,7 @@ class Classifier:
         ]
         rows = self.row_maker.rows(examples)
         logits = self.logits(rows, batch_tokens, progress, len(texts))
+        check_finite(logits, "logits")
         if self.kind == "words":
             return self._of_words(rows, logits, len(texts))
         limit = self.threshold if threshold is None else threshold

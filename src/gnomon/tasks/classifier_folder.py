@@ -53,6 +53,7 @@ def save_classifier(classifier: Classifier, folder: Path) -> None:
         "max_length": classifier.max_length,
         "takes_pairs": classifier.takes_pairs,
         "threshold": classifier.threshold,
+        "label_counts": classifier.label_counts,
     }
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
@@ -86,6 +87,7 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
             bool(config["takes_pairs"]),
             float(config["threshold"]),
         )
+        counts = TypeAdapter(tuple[int, ...] | None).validate_python(config.get("label_counts"))
         if kind not in get_args(LabelKind):
             raise ValueError(f"labels_are {kind!r}")
         with torch.device("meta"):
@@ -100,6 +102,11 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     fill(module, folder, device)
+    if counts is not None and len(counts) != len(labels):
+        raise ModelError(
+            f"{folder / CONFIG_FILE} is damaged",
+            seen=f"{len(counts)} label_counts for {len(labels)} labels",
+        )
     module.merge_lora()  # what is used needs no second product
     framing = load_framing(folder)
     check_vocabulary(folder, framing, network.config.vocab_size)
@@ -111,6 +118,7 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
         max_length=longest,
         takes_pairs=takes_pairs,
         threshold=threshold,
+        label_counts=counts,
     )
 
 

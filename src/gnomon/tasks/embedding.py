@@ -14,6 +14,7 @@ from torch import Tensor
 from gnomon.errors import DataError, RecipeError
 from gnomon.model import Transformer
 from gnomon.model.classifier import pool
+from gnomon.tasks.finite import check_finite
 from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.text.framing import Framed, Framing
@@ -98,6 +99,7 @@ class Encoder:
 
         Raises:
             DataError: a text is too long, cannot be encoded, or has no second one.
+            ModelError: the weights are broken, so that there is no result.
             RecipeError: no such pooling, or the model has no pooler.
         """
         if isinstance(texts, str):
@@ -118,6 +120,7 @@ class Encoder:
                 progress(len(batch))
         finally:
             self.model.train(was_training)
+        check_finite(found, "vectors")
         progress(len(rows) - len(filled))
         return found
 
