@@ -140,11 +140,9 @@ def pretrained(
         texts = Split.read(options.unlabelled, "train", EXPERIMENTS["zh-shopping"]).texts
     plain = out / "pretraining.txt"
     plain.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
-    run = options.start or out / "encoder"
-    fit(
-        "encoder", run, {"train": plain}, [*(experiment.pretrain or ()), "data.held_out=0.02"], None
-    )
-    return Path(run)
+    run = out / "encoder"
+    fit("encoder", run, {"train": plain}, list(experiment.pretrain or ()), None)
+    return run
 
 
 def fit(
