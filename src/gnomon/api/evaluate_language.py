@@ -13,6 +13,7 @@ from gnomon.api.claim import read_run_recipe
 from gnomon.api.load import load_for, model_folder, run_of
 from gnomon.errors import DataError, RecipeError
 from gnomon.evaluation.language import LanguageReport, language_scores, position_rows
+from gnomon.evaluation.ngrams import NGrams
 from gnomon.evaluation.score import Score
 from gnomon.files import write_atomically
 from gnomon.recipes import LanguageModelRecipe
@@ -20,6 +21,7 @@ from gnomon.tasks import LanguageModel
 from gnomon.tasks.language_scoring import PositionLosses, losses_by_position
 from gnomon.tasks.progress import Progress, Stages, unseen
 from gnomon.text.document_files import DocumentsConfig, DocumentSource, open_documents
+from gnomon.text.vocabulary import Vocabulary
 
 LONGEST = 1024  # tokens in view of a model that does not say how many it was trained with
 
@@ -33,6 +35,7 @@ def evaluate_language_model(
     length: int | None = None,
     stride: int | None = None,
     against: Sequence[str | Path] = (),
+    ngrams: int = 0,
     checkpoint: str = "best",
     device: str = "auto",
     batch_tokens: int = 4096,
@@ -48,6 +51,8 @@ def evaluate_language_model(
         length: tokens in view; default what the model saw at once in training.
         stride: from one window to the next; default `length`, so that none overlap.
         against: further language models, whose scores stand beside.
+        ngrams: put n-grams of up to so many tokens beside, counted in the run's training text,
+            which is held in memory for it; 0: none.
         batch_tokens: tokens read at once: memory and speed, not results.
         progress: is told what begins.
 
@@ -90,6 +95,20 @@ def evaluate_language_model(
         )[0]
         for other in against
     }
+    if ngrams:
+        progress(f"counting {ngrams}-grams", 0)
+        counted = _counted(recipe, found.vocabulary, source, ngrams)
+        others[f"{ngrams}-grams"] = language_scores(
+            *counted,
+            characters=losses.characters,
+            num_bytes=losses.bytes,
+            protocol={
+                "order": ngrams,
+                "smooth": "kneser-ney",
+                "eos": "yes",
+                "tok": found.vocabulary.fingerprint[:12],
+            },
+        )
     about = {
         "model": str(folder),
         "files": [str(file) for file in source.files[:100]],
@@ -107,6 +126,21 @@ def evaluate_language_model(
         write_atomically(path, report.to_json())
         report = replace(report, about=about | {"report": str(path)})
     return report
+
+
+def _counted(
+    recipe: LanguageModelRecipe | None, vocabulary: Vocabulary, source: DocumentSource, order: int
+) -> tuple[float, int]:
+    """What n-grams lose on the documents in nats, and over how many tokens."""
+    if recipe is None:
+        raise DataError(
+            "n-grams are counted in the text that the model was trained on, which a run knows",
+            mend="name the run",
+        )
+    train, _ = open_documents(recipe.data)
+    size, end = vocabulary.vocab_size, vocabulary.end_id
+    model = NGrams(vocabulary.encode(list(train)), size, end, order)
+    return model.nll(vocabulary.encode(list(source)))
 
 
 def _source(

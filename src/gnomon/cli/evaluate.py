@@ -38,7 +38,7 @@ def evaluate(
         ),
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="bleu, chrf, ter, exact_match; joined by commas.")
+        str | None, typer.Option(help="bleu, chrf, ter, exact_match, rouge; joined by commas.")
     ] = None,
     tokenize: Annotated[
         str | None, typer.Option(help="How BLEU splits words: auto, 13a, intl, zh, char, none …")
@@ -47,6 +47,9 @@ def evaluate(
         str | None, typer.Option(help="The target language's code, for --tokenize auto.")
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    stem: Annotated[
+        bool, typer.Option("--stem", help="ROUGE compares English words without their endings.")
+    ] = False,
     text: Annotated[
         str | None,
         typer.Option(help="Column of the text in --data.", rich_help_panel="Classifiers"),
@@ -94,6 +97,14 @@ def evaluate(
             rich_help_panel="Language models",
         ),
     ] = None,
+    ngrams: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Beside n-grams of up to so many tokens, counted in the run's training text.",
+            rich_help_panel="Language models",
+        ),
+    ] = 0,
     documents: Annotated[
         str | None,
         typer.Option(
@@ -140,6 +151,7 @@ def evaluate(
         "--tokenize": tokenize,
         "--language": language,
         "--lowercase": lowercase,
+        "--stem": stem,
         "--by-length": by_length,
         "--robustness": robustness,
         "--tag": tag,
@@ -157,6 +169,7 @@ def evaluate(
         "--by-position": by_position,
         "--length": length,
         "--stride": stride,
+        "--ngrams": ngrams or None,
         "--documents": documents,
     }
     if model is not None and hyp is None and api.is_of(model, "classification", checkpoint):
@@ -199,6 +212,7 @@ def evaluate(
             length=length,
             stride=stride,
             against=against or [],
+            ngrams=ngrams,
             by_position=by_position,
             picture=picture,
             json_=json_,
@@ -215,6 +229,7 @@ def evaluate(
         "tokenize": tokenize,
         "language": language,
         "lowercase": lowercase or None,
+        "stem": stem or None,
     }
     if hyp is not None:
         options.refuse_beside(

@@ -100,6 +100,8 @@ def outputs_text(report: EvaluationReport) -> str:
     parts.append(f"{found.empty:,} empty")
     if found.truncated is not None:
         parts.append(f"{found.truncated:,} truncated")
+    if found.cut is not None:
+        parts.append(f"{found.cut:,} sources read in part")
     if found.far is not None:
         parts.append(f"{found.far:,} inputs far from the training text")
     parts.append(

@@ -272,9 +272,10 @@ class _Warnings(LineWarnings):
             {
                 "far": "lines are far from what this model was trained on",
                 "divided": "lines had a sentence that was divided",
+                "cut": "lines were read in part: they are longer than this model reads",
                 "truncated": "outputs reached their length limit",
             },
-            always=("truncated",),
+            always=("cut", "truncated"),
         )
 
     def note(self, number: int, line: str, result: Translation) -> None:
@@ -293,6 +294,12 @@ class _Warnings(LineWarnings):
                 "divided",
                 f"line {number}: a sentence is longer than any this model was trained on and was "
                 f"divided; {result.num_divided} of {result.num_parts} parts are pieces: {shown}",
+            )
+        if result.num_cut:
+            self.add(
+                "cut",
+                f"line {number} is longer than this model reads; its last {result.num_cut:,} "
+                f"tokens were left out: {shown}",
             )
         if result.truncated:
             self.add(

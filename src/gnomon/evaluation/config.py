@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Metric = Literal["bleu", "chrf", "ter", "exact_match"]
+Metric = Literal["bleu", "chrf", "ter", "exact_match", "rouge", "rouge1", "rouge2", "rougeL"]
+ROUGE = ("rouge1", "rouge2", "rougeL")
 Tokenize = Literal["auto", "13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab"]
 
 
@@ -14,15 +15,17 @@ Tokenize = Literal["auto", "13a", "intl", "zh", "char", "none", "ja-mecab", "ko-
 class EvaluationConfig:
     """Which scores to take of translations, and on which form of the text."""
 
-    # Taken and shown in this order.
+    # Taken and shown in this order; "rouge" is short for its three kinds.
     metrics: tuple[Metric, ...] = ("bleu", "chrf", "exact_match")
     # How BLEU splits lines into words (sacreBLEU's names). "auto" decides by the target language,
     # see `bleu_tokenizer`; "ja-mecab" and "ko-mecab" need sacrebleu[ja] and sacrebleu[ko].
     tokenize: Tokenize = "auto"
     # The target language's code ("de", "zh-Hant" …), for "auto"; None goes by the script.
     language: str | None = None
-    # Ignore case in all metrics.
+    # Ignore case in all metrics; ROUGE always does.
     lowercase: bool = False
+    # ROUGE compares English words without their endings (Porter's stems).
+    stem: bool = False
     # Validation pairs that are translated at each validation during training, from the first on;
     # the loss is always taken over all of them. 0 translates none.
     validation_lines: int = 200
@@ -30,6 +33,12 @@ class EvaluationConfig:
     # (sacreBLEU's default). 0 takes no intervals. Scores during training have none.
     resamples: int = 1000
     resample_seed: int = 12345
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the scores that the metrics give."""
+        parts = [ROUGE if metric == "rouge" else (metric,) for metric in self.metrics]
+        return tuple(name for part in parts for name in part)
 
     def problems(self) -> list[str]:
         """Everything wrong with these values: the rule, the value seen and the mend."""
@@ -55,8 +64,8 @@ class EvaluationConfig:
         for metric in self.metrics:
             if metric not in get_args(Metric):
                 found.append(f"metrics may hold {known}, not {metric!r}")
-        if len(set(self.metrics)) < len(self.metrics):
-            found.append(f"metrics must not repeat: {', '.join(self.metrics)}")
+        if len(set(self.scores)) < len(self.scores):
+            found.append(f"metrics must not repeat: {', '.join(self.scores)}")
         if self.tokenize not in get_args(Tokenize):
             known = ", ".join(get_args(Tokenize))
             found.append(f"tokenize must be one of {known}, not {self.tokenize!r}")
@@ -67,6 +76,8 @@ class EvaluationConfig:
         found = []
         if self.language is not None and self.tokenize != "auto":
             found.append("language has no effect beside a tokenize other than 'auto'")
+        if self.stem and not {*ROUGE} & {*self.scores}:
+            found.append("stem has no effect without the metric rouge")
         if self.resamples == 0 and self.resample_seed != EvaluationConfig.resample_seed:
             found.append("resample_seed has no effect without resamples")
         return found

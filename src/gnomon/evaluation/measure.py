@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import DataError
-from gnomon.evaluation.config import EvaluationConfig
+from gnomon.evaluation.config import ROUGE, EvaluationConfig
 from gnomon.evaluation.score import Score
 from gnomon.evaluation.tokenization import bleu_tokenizer
 
@@ -178,7 +179,11 @@ def ter_measure(tokenize: str = "13a", *, lowercase: bool = False) -> TextMeasur
 
 
 def measures_of(config: EvaluationConfig, references: Sequence[str]) -> list[TextMeasure]:
-    """The measures `config` names, in its order, set for the references' language."""
+    """The measures `config` names, in its order, set for the references' language.
+
+    Raises:
+        DataError: one of them needs a package that is not there.
+    """
     tokenize: str = config.tokenize
     if tokenize == "auto":
         tokenize = bleu_tokenizer(references, config.language)
@@ -188,8 +193,15 @@ def measures_of(config: EvaluationConfig, references: Sequence[str]) -> list[Tex
         "chrf": lambda: chrf_measure(lowercase=lowercase),
         "ter": lambda: ter_measure(tokenize, lowercase=lowercase),
         "exact_match": lambda: ExactMatch(lowercase=lowercase),
+        **{name: partial(_rouge, name, config) for name in ROUGE},
     }
-    return [made[metric]() for metric in config.metrics]
+    return [made[name]() for name in config.scores]
+
+
+def _rouge(name: str, config: EvaluationConfig) -> TextMeasure:
+    from gnomon.evaluation.rouge import Rouge  # a package of its own
+
+    return Rouge(name, characters=config.tokenize == "char", stem=config.stem)
 
 
 def measured_lines(

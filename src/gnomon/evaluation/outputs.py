@@ -18,6 +18,7 @@ class Output:
     text: str
     truncated: bool | None = None
     far: bool | None = None
+    cut: bool | None = None  # only the source's beginning was read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +30,7 @@ class OutputFigures:
         empty: blank outputs for a source (or, without sources, a reference) that is not blank.
         truncated: outputs that reached the length limit; None where the system does not say.
         far: inputs far from what the model was trained on; None likewise.
+        cut: inputs of which the beginning alone was read; None where none ever is.
         unit: what lengths are counted in, "words" or, for text without blanks, "characters".
         length_ratio: total length of the outputs over that of the references.
         repeated: share of the outputs' 4-grams that stood earlier in the same line: loops.
@@ -42,6 +44,7 @@ class OutputFigures:
     empty: int
     truncated: int | None
     far: int | None
+    cut: int | None
     unit: str
     length_ratio: float
     repeated: float
@@ -66,6 +69,7 @@ def output_figures(
         ),
         truncated=_count([output.truncated for output in outputs]),
         far=_count([output.far for output in outputs]),
+        cut=_count([output.cut for output in outputs]),
         unit=unit,
         length_ratio=output_length / reference_length if reference_length else 0.0,
         repeated=repeated_share(texts, unit),

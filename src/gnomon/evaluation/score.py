@@ -10,8 +10,8 @@ class Score:
     """One measured value; two are comparable only where name and signature are equal.
 
     Attributes:
-        name: "bleu", "chrf", "ter", "exact_match" or "perplexity".
-        value: BLEU, chrF and exact match run from 0 to 100, TER from 0 up, perplexity from 1 up.
+        name: "bleu", "chrf", "ter", "exact_match", "rouge1", "rouge2", "rougeL", "perplexity" …
+        value: from 0 to 100; TER from 0 up, perplexity from 1 up.
         signature: everything the value depends on beside the texts, `key:value` joined by `|`.
         higher_is_better: which way improvement lies.
         details: what the value is made of, for a person ("71.0/47.5/34.3/24.5 BP 0.999 ref 12,103":

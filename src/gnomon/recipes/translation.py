@@ -25,7 +25,7 @@ class TranslationRecipe(Recipe):
 
     def measured(self) -> tuple[str, ...]:
         """The loss, and the scores of the lines that validation translates."""
-        return ("nll", *self.evaluation.metrics)
+        return ("nll", *self.evaluation.scores)
 
     def longest_example(self) -> int:
         """A source and a target."""

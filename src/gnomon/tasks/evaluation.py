@@ -54,7 +54,11 @@ def evaluate_translator(
         found = translator.translate(
             texts, tags=tags, batch_tokens=batch_tokens, progress=done, **search
         )
-        return [Output(one.text, one.truncated, one.far) for one in found]
+        cut = translator.cuts_sources
+        return [
+            Output(one.text, one.truncated, one.far, one.num_cut > 0 if cut else None)
+            for one in found
+        ]
 
     outputs = translate(sources, tags, progress("translating", len(sources)))
     report = evaluate_translations(

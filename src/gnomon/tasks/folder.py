@@ -35,6 +35,8 @@ def save_translator(translator: Translator, folder: Path) -> None:
     for name in _LONGEST:
         if (longest := getattr(translator, name)) is not None:
             config[name] = longest
+    if translator.cuts_sources:
+        config["long_sources"] = "cut"
     config |= {"tag_sets": [list(tags) for tags in translator.tag_sets]}
     if translator.ids != SequenceIds():
         config["ids"] = asdict(translator.ids)
@@ -82,6 +84,7 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
         longest_target=config.get("longest_target"),
         tag_sets=tag_sets,
         ids=ids,
+        cuts_sources=config.get("long_sources") == "cut",
     )
 
 
@@ -113,6 +116,7 @@ def ensemble(translators: Sequence[Translator], combination: Combination = "mean
         members=[other.model for other in others],
         combination=combination,
         ids=first.ids,
+        cuts_sources=first.cuts_sources,
     )
 
 

@@ -77,9 +77,17 @@ class Pair(NamedTuple):
 
 
 def encoded_pairs(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], tags: Tags = ()
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    tags: Tags = (),
+    *,
+    cut: bool = False,
 ) -> list[Pair]:
     """The ids that the model reads and predicts for each pair of texts.
+
+    Args:
+        cut: of sources that are longer than any it was trained on it reads the beginning.
 
     Raises:
         DataError: not as many sources as targets, or an unknown tag.
@@ -91,8 +99,9 @@ def encoded_pairs(
             mend="give as many of the one as of the other",
         )
     every = tags_of_each(tags, len(sources))
+    read = translator.tokenizers.encode_sources([mend_controls(text) for text in sources], every)
     both = zip(
-        translator.tokenizers.encode_sources([mend_controls(text) for text in sources], every),
+        translator.cut(read) if cut else read,
         translator.tokenizers.target.encode([mend_controls(text) for text in targets]),
         strict=True,
     )
@@ -157,7 +166,8 @@ def summed_nll(
     """
     reach = translator.reach
     pairs, problems = [], []
-    every = encoded_pairs(translator, sources, references, tags)
+    # As `Translator.translate` reads them.
+    every = encoded_pairs(translator, sources, references, tags, cut=translator.cuts_sources)
     for number, (text, pair) in enumerate(zip(sources, every, strict=True), 1):
         if not mend_controls(text).strip():
             continue

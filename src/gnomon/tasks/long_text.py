@@ -25,6 +25,7 @@ class Plan:
 
     Attributes:
         parts: of each text; a text that stays whole is one part, itself.
+        cuts: texts that are too long lose their end instead.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class Plan:
         split: Split,
         limit: int | None,
         familiarity: Familiarity | None,
+        *,
+        cuts: bool = False,
     ) -> None:
         if split not in get_args(Split):
             raise RecipeError(
@@ -47,7 +50,9 @@ class Plan:
             return [len(ids) + 1 for ids in tokenizer.encode(some)]
 
         self.parts = [[Part(text, "")] for text in texts]
-        if split == "never":
+        # What learned from the beginnings of long texts is given those.
+        self.cuts = cuts and split == "auto"
+        if split == "never" or self.cuts:
             return
         if split == "always":
             too_long = [True] * len(texts)

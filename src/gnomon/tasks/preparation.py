@@ -43,6 +43,7 @@ class Preparation:
     familiarity: Familiarity
     cleaned: Cleaned
     augmentation: AugmentationConfig
+    cuts_sources: bool = False  # of what is too long the beginning is learned from
 
 
 def prepare_translation(
@@ -97,7 +98,8 @@ def prepare_translation(
         say(sentence)
     if familiarity is None:
         familiarity = _familiarity(corpora, cache)
-    return Preparation(corpora, tokenizers, train, familiarity, cleaned, augmentation)
+    cuts = data.on_too_long == "cut"
+    return Preparation(corpora, tokenizers, train, familiarity, cleaned, augmentation, cuts)
 
 
 def _about_corpora(corpora: Corpora) -> Iterator[str]:
@@ -157,6 +159,12 @@ def _about_store(
     for reason, omission in report.omitted.items():
         lines = corpus.places(omission.first_lines, omission.count)
         yield f"{omission.count:,} training pairs are left out, {reason}: {lines}"
+    if cut := report.cut.count:
+        lines = corpus.places(report.cut.first_lines, cut)
+        yield (
+            f"of {cut:,} training sources the end is not read, as they are longer than "
+            f"data.max_length: {lines}"
+        )
     source, target = report.num_source_tokens, report.num_target_tokens
     yield f"{source:,} source and {target:,} target tokens in {len(store):,} pairs"
     if store.num_variants > 1:

@@ -77,6 +77,7 @@ class TranslationTask:
             longest_source=self.store.source_lengths.max(),
             longest_target=self.store.target_lengths.max(),
             tag_sets=preparation.corpora.train.tag_sets,
+            cuts_sources=preparation.cuts_sources,
         )
 
     def _groups(self) -> Iterator[Group]:

@@ -49,6 +49,8 @@ class Translation:
         num_parts: into how many parts a long text was split. Its score, log_prob and num_tokens are
             then sums over the parts, and it is truncated if any part is.
         num_divided: how many of these are pieces of sentences that were too long themselves.
+        num_cut: tokens at the input's end that were not read, as the model learned from the
+            beginnings of long texts (`data.on_too_long = "cut"`).
         alternatives: further outputs by falling score, if `nbest` asked for them; with sampling,
             further samples.
     """
@@ -62,6 +64,7 @@ class Translation:
     alternatives: tuple[Translation, ...] = ()
     num_parts: int = 1
     num_divided: int = 0
+    num_cut: int = 0
 
 
 class Translator:
@@ -76,6 +79,8 @@ class Translator:
         members: further models with the same vocabulary that decode together with `model`.
         combination: what the models' distributions are combined to (see `decoding.combined`).
         ids: what stands around sources and translations.
+        cuts_sources: it was trained with `data.on_too_long = "cut"`: of texts that are longer than
+            any it was trained on the beginning is read, and how much is left out is told.
     """
 
     def __init__(
@@ -91,8 +96,10 @@ class Translator:
         combination: Combination = "mean",
         tag_sets: Sequence[tuple[str, ...]] = ((),),
         ids: SequenceIds | None = None,
+        cuts_sources: bool = False,
     ) -> None:
         self.model = model
+        self.cuts_sources = cuts_sources
         self.ids = SequenceIds() if ids is None else ids
         self.models = (model, *members)
         self.combination: Combination = combination
@@ -135,7 +142,8 @@ class Translator:
                 sentences than all but one in a hundred of those, is cut into sentences (these at
                 clauses, blanks or, at last, anywhere, where they are still too long), which are
                 translated each by itself and joined with the white space between them; "always":
-                every text; "never".
+                every text; "never". With a model that reads the beginnings of long texts
+                (`cuts_sources`) "auto" does that instead, see `Translation.num_cut`.
             first: how many texts came before these, where one input is given in several calls:
                 samples depend on a text's place in the whole input.
             progress: is told how many more texts are done, now and then.
@@ -159,7 +167,9 @@ class Translator:
             raise RecipeError("what is asked for must fit together", seen="; ".join(problems))
         every = self._tags_of_each(tags, len(texts))
         limit = self._longest_part(max(map(len, every), default=0))
-        plan = Plan(texts, self.tokenizers.source, split, limit, self.familiarity)
+        plan = Plan(
+            texts, self.tokenizers.source, split, limit, self.familiarity, cuts=self.cuts_sources
+        )
         # What a part is, in the whole input: the number of its text, and its own within it.
         places = [
             (first + i, part) for i, parts in enumerate(plan.parts) for part in range(len(parts))
@@ -167,7 +177,9 @@ class Translator:
         wishes = wishes.of_parts([len(parts) for parts in plan.parts], first)
         every = [own for own, parts in zip(every, plan.parts, strict=True) for _ in parts]
         done = plan.watched(progress)
-        apart = self._translate(plan.texts, every, config, wishes, places, batch_tokens, done)
+        apart = self._translate(
+            plan.texts, every, config, wishes, places, batch_tokens, done, cut=plan.cuts
+        )
         if not plan.needed:
             return apart
         return plan.joined(apart, self._far(texts), sampled=config.sample)
@@ -181,9 +193,12 @@ class Translator:
         places: Sequence[tuple[int, int]],
         batch_tokens: int,
         done: Callable[[Iterable[int]], None],
+        *,
+        cut: bool,
     ) -> list[Translation]:
         """Translate each text by itself; `done` is told the places of those that are."""
-        sources = self.tokenizers.encode_sources(texts, tags)
+        whole = self.tokenizers.encode_sources(texts, tags)
+        sources = self.cut(whole) if cut else whole
         blank = [not text.strip() for text in texts]
         results = [Translation("", 0.0, 0.0, 0, False) if empty else None for empty in blank]
         lengths = [len(ids) + self.ids.num_around_source for ids in sources]
@@ -205,12 +220,18 @@ class Translator:
                     keys=[places[i][0] | places[i][1] << 40 for i in batch],
                 )
                 for i, hypotheses in zip(batch, found, strict=True):
-                    results[i] = self._as_translation(hypotheses, far[i])
+                    found_here = self._as_translation(hypotheses, far[i])
+                    results[i] = replace(found_here, num_cut=len(whole[i]) - len(sources[i]))
                 done(batch)
         finally:
             for model, was_training in zip(self.models, were_training, strict=True):
                 model.train(was_training)
         return [result for result in results if result is not None]
+
+    def cut(self, sources: Sequence[list[int]]) -> list[list[int]]:
+        """The ids of sources, tags in front, as far as this model learned to read them."""
+        limit = self._longest_part(0)
+        return [ids if limit is None else ids[: limit - 1] for ids in sources]
 
     def score(
         self,

@@ -45,6 +45,13 @@ class Ragged:
             return self
         return Ragged(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
 
+    def cut(self, limit: int) -> Ragged:
+        """The rows without what stands beyond their first `limit` ids."""
+        if not len(self) or self.lengths.max() <= limit:
+            return self
+        within = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], self.lengths)
+        return Ragged(self.ids[within < limit], np.minimum(self.lengths, limit))
+
     def behind(self, heads: Ragged) -> Ragged:
         """Row i of `heads` and row i of this, as one row."""
         lengths = heads.lengths + self.lengths

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 MAX_WEIGHT = 1000.0  # the examples of an epoch are listed in memory
 
+OnTooLong = Literal["drop", "cut", "error"]
 PairFormat = Literal["auto", "tsv", "jsonl", "parquet"]
 Split = Literal["train", "valid", "test"]
 
@@ -89,7 +90,9 @@ class DataConfig:
     holdout: int = 1000  # pairs kept from training to validate on, where no validation files are
     #                      given; never more than a tenth of the training pairs
     max_length: int = 256  # tokens of either side, tags and end of sentence included
-    on_too_long: Literal["drop", "error"] = "drop"  # longer pairs: left out and counted, or refused
+    # longer pairs: left out and counted, or refused; "cut" leaves out the end of a longer source
+    # (as where titles are learned from documents), and pairs whose target is longer
+    on_too_long: OnTooLong = "drop"
     # Variants of the training text in the token store, where BPE-dropout or augmentation leaves
     # something to chance; epoch e reads number e mod these.
     variants: int = 8

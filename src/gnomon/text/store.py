@@ -24,6 +24,7 @@ from gnomon.files import atomic_folder, lock_beside, sha256_of
 from gnomon.text.corpus import ParallelCorpus
 from gnomon.text.lengths import Lengths
 from gnomon.text.ragged import gather
+from gnomon.text.sources import OnTooLong
 from gnomon.text.store_writer import (
     FORMAT_VERSION,
     MANIFEST,
@@ -141,14 +142,15 @@ class TokenStore:
         *,
         variants: Variants = _PLAIN,
         max_length: int | None = None,
-        on_too_long: Literal["drop", "error"] = "drop",
+        on_too_long: OnTooLong = "drop",
         progress: Callable[[int], None] | None = None,
     ) -> TokenStore:
         """Return the store of `corpus` under `folder`, building it unless it is there already.
 
         Pairs with an empty side cannot be learned from and are left out; so are pairs with more
         than `max_length` tokens on a side (end of sentence included) in any variant, unless
-        `on_too_long` is "error". Both are counted in `report`. Several processes may build at once.
+        `on_too_long` says otherwise. All are counted in `report`. Several processes may build at
+        once.
 
         Args:
             folder: where stores are kept, each in a folder of its own.
@@ -156,7 +158,7 @@ class TokenStore:
             tokenizers: how.
             variants: in which variants.
             max_length: tokens; None for no limit.
-            on_too_long: "drop" or "error".
+            on_too_long: see `DataConfig`.
             progress: called with the number of pairs read so far.
 
         Raises:

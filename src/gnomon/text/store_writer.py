@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from gnomon.text.occurrences import Occurrences
 from gnomon.text.perturb import is_single_word
 from gnomon.text.ragged import Ragged
 from gnomon.text.reserved import UNK_ID
+from gnomon.text.sources import OnTooLong
 from gnomon.text.tokenizer_pair import TokenizerPair
 from gnomon.text.variants import VariantEncoder
 
@@ -46,6 +47,7 @@ class BuildReport:
     num_source_unknown: int = 0  # tokens that are <unk>
     num_target_unknown: int = 0
     omitted: dict[str, Occurrences] = field(default_factory=dict)  # by reason
+    cut: Occurrences = field(default_factory=Occurrences)  # pairs whose source lost its end
 
     def omit(self, reason: str, line: int) -> None:
         """Count a pair left out."""
@@ -57,7 +59,8 @@ class BuildReport:
         omitted = {
             reason: Occurrences(**omission) for reason, omission in values["omitted"].items()
         }
-        return cls(**{**values, "omitted": omitted})
+        cut = Occurrences(**values.get("cut", {}))  # stores of before cutting have none
+        return cls(**{**values, "omitted": omitted, "cut": cut})
 
 
 @dataclass
@@ -91,7 +94,7 @@ class StoreWriter:
         tokenizers: TokenizerPair,
         encoder: VariantEncoder,
         max_length: int | None,
-        on_too_long: Literal["drop", "error"],
+        on_too_long: OnTooLong,
     ) -> None:
         self.folder = folder
         self.tokenizers = tokenizers
@@ -171,6 +174,8 @@ class StoreWriter:
 
     def _add(self, chunk: _Chunk, encoded: Variants, corpus: ParallelCorpus) -> None:
         lines = chunk.lines
+        if self.on_too_long == "cut" and self.max_length is not None:
+            encoded = self._cut(encoded[0], lines, self.max_length - 1), encoded[1]
         fits = self._fits(*encoded, lines, corpus)
         for side, variants in zip(self.sides.values(), encoded, strict=True):
             side.write([rows.where(fits) for rows in variants])
@@ -178,6 +183,13 @@ class StoreWriter:
         for array in self.marks:
             array.write(chunk.single_words[fits])
         self.report.num_pairs += int(fits.sum())
+
+    def _cut(self, sources: list[Ragged], lines: NDArray[np.int64], limit: int) -> list[Ragged]:
+        """The sources without what is beyond `limit` tokens."""
+        longest = np.max([rows.lengths for rows in sources], axis=0)
+        for line in lines[longest > limit]:
+            self.report.cut.add(int(line))
+        return [rows.cut(limit) for rows in sources]
 
     def _fits(
         self,
@@ -198,7 +210,7 @@ class StoreWriter:
                     f"no side of a pair may have more than {self.max_length} tokens",
                     seen=f"{corpus.place(lines[index])}: {source[index]} and "
                     f"{target[index]} tokens",
-                    mend='raise data.max_length, or set data.on_too_long = "drop"',
+                    mend='raise data.max_length, or set data.on_too_long = "drop" (or "cut")',
                 )
             self.report.omit(f"more than {self.max_length} tokens", int(lines[index]))
         return fits

@@ -12,6 +12,7 @@ from gnomon.api.jobs.vocabulary import kept
 from gnomon.doctor import Report
 from gnomon.doctor.monitors.run import RunMonitors
 from gnomon.doctor.preflight import preflight
+from gnomon.evaluation import measures_of
 from gnomon.recipes import TranslationRecipe
 from gnomon.tasks import (
     Preparation,
@@ -35,6 +36,8 @@ class TranslationJob:
 
     def prepare(self, cache: Path, checkpoints: Sequence[Path], start_from: Path | None) -> None:
         """See `Job`."""
+        # A score whose package is not there is told now, not at the first validation.
+        measures_of(self.recipe.evaluation, ())
         tokenizers = kept(checkpoints, TokenizerPair.load) if checkpoints else None
         if start_from is not None:
             self._base = load_translator(start_from)

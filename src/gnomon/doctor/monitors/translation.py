@@ -56,7 +56,11 @@ def sample_of(task: TranslationTask) -> Sample:
         for text, pair in zip(
             seen.sources[:_LINES],
             encoded_pairs(
-                translator, seen.sources[:_LINES], seen.references[:_LINES], tags=seen.tags[:_LINES]
+                translator,
+                seen.sources[:_LINES],
+                seen.references[:_LINES],
+                seen.tags[:_LINES],
+                cut=translator.cuts_sources,
             ),
             strict=True,
         )
