@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gnomon.tasks import LanguageModel
 
 ORDER = 6  # tokens of the baseline's n-grams; longer ones add under half a percent
+STRIDE = 128  # of windows of 256 tokens: all but a file's first tokens have 128 or more before them
 PROMPTS = (
     "import os\nimport sys\n",
     "class ParseError(Exception):\n",
@@ -56,7 +57,7 @@ class Library(Story[SourceFile]):
         from gnomon import api
         from gnomon.cli.report import print_scores
 
-        print_scores(api.evaluate_language_model(run, ngrams=ORDER), console())
+        print_scores(api.evaluate_language_model(run, stride=STRIDE, ngrams=ORDER), console())
 
     def show(self, corpus: Corpus[SourceFile], model: LanguageModel) -> None:
         """A prompt each, and what the model adds."""
