@@ -15,6 +15,7 @@ from gnomon.interop.architecture import Architecture
 from gnomon.interop.convert import Foreign, copy_tensors, first_difference, parts_of, plan
 from gnomon.interop.importing import KEPT_FILE, LAYOUT_FILE, ORIGIN
 from gnomon.interop.keys import Keys
+from gnomon.interop.own_vocabulary import write_own
 from gnomon.interop.parts import Parts
 from gnomon.interop.registry import ARCHITECTURES, architecture_of
 from gnomon.interop.sentence import read_json, write_sentence_encoder
@@ -23,7 +24,9 @@ from gnomon.model import TransformerConfig, read_config
 from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE
 from gnomon.model.rope import without_ntk
 from gnomon.tasks.embedding import EncoderConfig
-from gnomon.text import PretrainedTokenizer, Tokenizer
+from gnomon.tasks.ids import SequenceIds
+from gnomon.text import PretrainedTokenizer
+from gnomon.text.framing import OwnFraming
 from gnomon.text.tokenizer_pair import load_tokenizer
 
 
@@ -280,10 +283,18 @@ def _write_surroundings(
     tokenizer = load_tokenizer(path)
     names = {"pad": tokenizer.pad_id, "unk": tokenizer.unk_id, "bos": tokenizer.bos_id}
     names["eos"] = tokenizer.eos_id
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    ids = SequenceIds(**written.get("ids", {}))
     if isinstance(tokenizer, PretrainedTokenizer):
         names |= {"mask": tokenizer.mask_id, "cls": tokenizer.roles.cls, "sep": tokenizer.roles.sep}
-    shutil.copyfile(path, new / "tokenizer.json")
-    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+        shutil.copyfile(path, new / "tokenizer.json")
+    else:
+        names["mask"] = OwnFraming(tokenizer).mask_id
+        segments = config.embedding.num_segments > 1
+        task = str(written.get("task"))
+        write_own(tokenizer, new / "tokenizer.json", task, ids, segments=segments)
+        inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+        settings |= {"model_input_names": inputs, "clean_up_tokenization_spaces": False}
     for role, index in names.items():
         if index is not None:
             settings[f"{role}_token"] = tokenizer.pieces([index])[0]
@@ -295,8 +306,7 @@ def _write_surroundings(
         settings["chat_template"] = tokenizer.roles.chat_template
     _write_json(new / "tokenizer_config.json", settings)
     if config.family == "encoder_decoder":
-        ids = written.get("ids", {})
-        theirs["decoder_start_token_id"] = ids.get("start", Tokenizer.bos_id)
+        theirs["decoder_start_token_id"] = ids.start
     if written.get("task") == "encoder":
         write_sentence_encoder(EncoderConfig(**written.get("encoder", {})), config.d_model, new)
 

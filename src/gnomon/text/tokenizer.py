@@ -112,6 +112,11 @@ class Tokenizer:
         self.save(path)
 
     @property
+    def serialized(self) -> str:
+        """The text of its `tokenizer.json`."""
+        return self._serialized
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """Names that the vocabulary holds as tags."""
         return tuple(self._tags)
