@@ -159,14 +159,19 @@ def test_folders_that_do_not_fit_are_refused(trained: Path, tmp_path: Path) -> N
     import shutil
 
     folder = RunFolder(trained).best()
-    for key, value, message in (
-        ("labels", ["a"], "do not fit"),
-        ("labels_are", "some", "damaged"),
-        ("label_counts", [1], "1 label_counts for 2 labels"),
-        ("classifier", {"pooling": "sum"}, "damaged"),
-        ("task", "poetry", "poetry"),
+    for number, (key, value, message) in enumerate(
+        (
+            ("labels", ["a"], "do not fit"),
+            ("labels_are", "some", "damaged"),
+            ("label_counts", [1], "1 label_counts for 2 labels"),
+            ("classifier", {"pooling": "sum"}, "damaged"),
+            ("classifier", {"poolings": "mean"}, "ClassifierConfig has no key poolings"),
+            ("classifier", {"dropout": 2.0}, "dropout must be"),
+            ("lora", {"rang": 4}, "LoraConfig has no key rang"),
+            ("task", "poetry", "poetry"),
+        )
     ):
-        copy = tmp_path / f"copy-{key}"
+        copy = tmp_path / f"copy-{number}"
         shutil.copytree(folder, copy)
         config = json.loads((copy / "config.json").read_text())
         (copy / "config.json").write_text(json.dumps(config | {key: value}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,3 +133,61 @@ def test_numbers_of_columns_are_written_with_or_without_quotes(tmp_path: Path) -
         config = LabelledDataConfig(train=path, text=one, label=other, holdout=0)
         assert open_labelled(config).train.texts == ["good", "bad"]
     assert "columns of their own" in LabelledDataConfig(text=1, label="1").problems()[0]
+
+
+def parquet(path: Path, **columns: Any) -> str:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.table(columns), path)
+    return str(path)
+
+
+def test_parquet(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    texts = ["a\r\nb", "", "c", "d"]
+    for labels in ([1, 0, 1, 1], arrow.array(["x", "y", "x", "x"]).dictionary_encode()):
+        file = parquet(tmp_path / "a.parquet", text=texts, label=labels)
+        splits = open_labelled(LabelledDataConfig(train=file, holdout=0))
+        assert splits.train.texts == ["a b", "", "c", "d"]
+        assert splits.labels in (("0", "1"), ("x", "y"))
+        assert splits.train.num_breaks == 1
+    nested = [{"good": "x", "hyp": "h"}] * 4
+    file = parquet(tmp_path / "b.parquet", row=nested, tags=[["p", "q"], [], ["q"], ["q", "q"]])
+    config = LabelledDataConfig(
+        train=file, text="row.good", pair="row.hyp", label="tags", labels_are="multi", holdout=0
+    )
+    splits = open_labelled(config)
+    assert splits.train.pairs == ["h"] * 4
+    assert [one.labels for one in splits.train.examples] == [("p", "q"), (), ("q",), ("q",)]
+    file = parquet(tmp_path / "c.parquet", text=[["a", "b"], ["c"]], label=[[1, 0], [0]])
+    splits = open_labelled(LabelledDataConfig(train=file, labels_are="words", holdout=0))
+    assert [one.labels for one in splits.train.examples] == [("1", "0"), ("0",)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "seen"),
+    [
+        ({"text": ["a", "b"], "label": ["x", None]}, "row 2, field label: None"),
+        ({"text": ["a", None], "label": ["x", "y"]}, "row 2, field text: null"),
+        ({"text": ["a", "b"], "label": [0.5, 1.0]}, "row 1, field label: 0.5"),
+        ({"text": ["a", "b"], "labels": ["x", "y"]}, "columns text, labels"),
+        ({"text": ["a", "b"], "label": ["x", " "]}, "row 2, field label: none"),
+    ],
+)
+def test_faults_of_parquet_are_named(tmp_path: Path, columns: dict[str, Any], seen: str) -> None:
+    file = parquet(tmp_path / "a.parquet", **columns)
+    with pytest.raises(DataError, match=seen):
+        open_labelled(LabelledDataConfig(train=file))
+    (tmp_path / "no.parquet").write_bytes(b"text,label\na,b\n")
+    with pytest.raises(DataError, match="whole and readable"):
+        open_labelled(LabelledDataConfig(train=str(tmp_path / "no.parquet")))
+
+
+def test_what_is_no_word_is_no_word(tmp_path: Path) -> None:
+    config = LabelledDataConfig(
+        train=write(tmp_path, '{"text": ["a", "b"], "label": ["x", null]}\n', "a.jsonl"),
+        labels_are="words",
+    )
+    with pytest.raises(DataError, match="line 1, field label: None"):
+        open_labelled(config)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +17,8 @@ from torch import nn
 from gnomon.errors import ModelError
 from gnomon.model.config import TransformerConfig
 from gnomon.model.transformer import Transformer
+
+Table = TypeVar("Table")
 
 FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
@@ -118,6 +120,21 @@ def read_config(folder: Path) -> TransformerConfig:
         raise ModelError(
             f"{path} is damaged.", seen=error, mend="take it from a backup."
         ) from error
+
+
+def read_table(kind: type[Table], written: Any) -> Table:
+    """A table of a `config.json` as the config dataclass that it is.
+
+    Raises:
+        ValueError: a value of another type, an unknown key, or a broken rule.
+    """
+    found = TypeAdapter(kind).validate_python(written)
+    if unknown := unknown_keys(written, asdict(found)):  # type: ignore[call-overload]
+        raise ValueError(f"{kind.__name__} has no key {', '.join(unknown)}")
+    problems: list[str] = getattr(found, "problems", list)()
+    if problems:
+        raise ValueError("; ".join(problems))
+    return found
 
 
 def unknown_keys(written: dict[str, Any], known: dict[str, Any]) -> list[str]:

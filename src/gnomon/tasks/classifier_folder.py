@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from gnomon.errors import ModelError
 from gnomon.model import (
@@ -27,6 +27,7 @@ from gnomon.model.io import (
     WEIGHTS_FILE,
     fill,
     read_config,
+    read_table,
     write_weights,
 )
 from gnomon.tasks.classifier import Classifier
@@ -80,7 +81,7 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
         )
     try:
         labels = TypeAdapter(tuple[str, ...]).validate_python(config["labels"])
-        head = TypeAdapter(ClassifierConfig).validate_python(config["classifier"])
+        head = read_table(ClassifierConfig, config["classifier"])
         kind: LabelKind = config["labels_are"]
         longest, takes_pairs, threshold = (
             config["max_length"],
@@ -92,14 +93,12 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
             raise ValueError(f"labels_are {kind!r}")
         with torch.device("meta"):
             if "bilstm" in config:
-                network: Transformer | BiLSTM = BiLSTM(
-                    TypeAdapter(BiLSTMConfig).validate_python(config["bilstm"])
-                )
+                network: Transformer | BiLSTM = BiLSTM(read_table(BiLSTMConfig, config["bilstm"]))
             else:
                 network = Transformer(read_config(folder))
             module = ClassifierNetwork(network, head, len(labels), per_token=kind == "words")
-            module.add_lora(TypeAdapter(LoraConfig).validate_python(config.get("lora", {})))
-    except (KeyError, TypeError, ValueError, ValidationError) as error:
+            module.add_lora(read_table(LoraConfig, config.get("lora", {})))
+    except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     fill(module, folder, device)
     if counts is not None and len(counts) != len(labels):

@@ -7,11 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 
 from gnomon.errors import ModelError
 from gnomon.model import TransformerConfig, count_parameters, load_model, save_model
-from gnomon.model.io import CARD_FILE, CONFIG_FILE
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, read_table
 from gnomon.tasks.embedding import Encoder, EncoderConfig
 from gnomon.tasks.vocabulary_fit import check_vocabulary
 from gnomon.text.framing import load_framing
@@ -46,11 +45,9 @@ def load_encoder(folder: Path, device: torch.device | str = "cpu") -> Encoder:
             mend="name a folder that `gnomon import` wrote of an encoder",
         )
     try:
-        config = TypeAdapter(EncoderConfig).validate_python(written.get("encoder", {}))
-    except ValidationError as error:
+        config = read_table(EncoderConfig, written.get("encoder", {}))
+    except (TypeError, ValueError) as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
-    if problems := config.problems():
-        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen="; ".join(problems))
     framing = load_framing(folder)
     check_vocabulary(folder, framing, model.config.vocab_size)
     return Encoder(model, framing, config)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from torch import nn
 
 from gnomon.decoding import Combination, SearchConfig
 from gnomon.errors import ModelError
 from gnomon.model import load_model, save_model
-from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_weights
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_table, read_weights
 from gnomon.tasks.card import model_card
 from gnomon.tasks.ids import SequenceIds
 from gnomon.tasks.translator import Translator
@@ -63,10 +63,10 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
             mend="name a run or model folder of a translation",
         )
     try:
-        search = TypeAdapter(SearchConfig).validate_python(config.get("search", {}))
+        search = read_table(SearchConfig, config.get("search", {}))
         tag_sets = TypeAdapter(list[tuple[str, ...]]).validate_python(config.get("tag_sets", [()]))
-        ids = TypeAdapter(SequenceIds).validate_python(config.get("ids", {}))
-    except ValidationError as error:
+        ids = read_table(SequenceIds, config.get("ids", {}))
+    except (TypeError, ValueError) as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     tokenizers = TokenizerPair.load(folder)
     check_vocabulary(folder, tokenizers.source, model.config.vocab_size, "source")

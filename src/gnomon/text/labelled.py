@@ -322,7 +322,14 @@ def _label(table: TableFile, value: Any, row: int, key: str, *, may_be_empty: bo
 
 def _words(table: TableFile, value: Any, row: int, key: str) -> list[str]:
     if isinstance(value, list):
-        words = [table.text(str(word), row, key) for word in value]
+        words = []
+        for word in value:
+            if isinstance(word, bool) or not isinstance(word, str | int):
+                raise DataError(
+                    "a word and its label must be texts or whole numbers",
+                    seen=f"{table.place(row, key)}: {excerpt(repr(word), _SHOWN)}",
+                )
+            words.append(table.text(str(word), row, key))
         if bad := [word for word in words if not word or word.split() != [word]]:
             raise DataError(
                 "a word must not be empty or hold blanks",
