@@ -135,6 +135,28 @@ def test_evaluate_by_position(run: Path, tmp_path: Path) -> None:
     assert float(rows[0][3]) > float(rows[2][3])  # more in view, less to guess
 
 
+def test_ngrams_stand_beside(run: Path, tmp_path: Path) -> None:
+    found = gnomon("evaluate", str(run), "--ngrams", "2")
+    rows = [line.split("\t") for line in found.stdout.split("# beside")[1].splitlines()]
+    names, (name, *values) = rows[0], rows[1]
+    assert (name, names[1:]) == (
+        "2-grams",
+        [line.split("\t")[0] for line in found.stdout.splitlines()[:4]],
+    )
+    report = json.loads(gnomon("evaluate", str(run), "--ngrams", "1", "--json").stdout)
+    assert report["baselines"]["1-grams"][0]["value"] > 1.5 * float(values[0])
+    # A model folder alone does not know its training text.
+    folder = next((run / "checkpoints").glob("step-*"))
+    copied = tmp_path / "model"
+    copied.mkdir()
+    for file in folder.iterdir():
+        if file.is_file():
+            (copied / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "text.txt").write_text("aa\n")
+    asked = ("evaluate", str(copied), "--data", str(tmp_path / "text.txt"), "--ngrams", "2")
+    assert "name the run" in gnomon(*asked, code=2).stderr
+
+
 def test_overlapping_windows_know_more(run: Path) -> None:
     nll = {
         stride: json.loads(

@@ -61,8 +61,22 @@ def print_report(report: AnyReport, sheets: Sequence[Sheet]) -> None:
         ends = ("", "") if score.interval is None else map("{:.4f}".format, score.interval)
         row = [score.name, f"{score.value:.4f}", score.signature, *ends, score.details]
         print_line("\t".join(row))
+    if isinstance(report, LanguageReport) and report.baselines:
+        _beside(report).print()
     for sheet in sheets:
         sheet.print()
+
+
+def _beside(report: LanguageReport) -> Sheet:
+    """What other models, or n-grams, lose on the same text."""
+    return Sheet(
+        "beside",
+        ["model", *(score.name for score in report.scores)],
+        [
+            [name, *(f"{score.value:.4f}" for score in scores)]
+            for name, scores in report.baselines.items()
+        ],
+    )
 
 
 def print_scores(report: AnyReport, console: Console) -> None:
