@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gnomon import tasks
 from gnomon.decoding import Combination
 from gnomon.errors import GnomonError, ModelError, RecipeError
-from gnomon.model.io import CONFIG_FILE
 from gnomon.tasks import ensemble as together
 from gnomon.tasks import load_classifier, load_encoder, load_language_model, load_translator
 from gnomon.training import RunFolder, check_weights, choose_device
@@ -108,18 +107,14 @@ def task_of(folder: Path) -> str:
     Raises:
         ModelError: its config cannot be read or names no task that gnomon knows.
     """
-    path = folder / CONFIG_FILE
-    try:
-        task = json.loads(path.read_text(encoding="utf-8")).get("task")
-    except (OSError, ValueError, AttributeError) as error:
-        raise ModelError(f"{path} cannot be read", seen=error) from error
+    task = tasks.task_of(folder)
     if task not in LOADERS:
         raise ModelError(
             f"a model that can be used must be of a task: {', '.join(LOADERS)}",
             seen=f"{folder}: {task or 'no task named in config.json'}",
             mend="name a run or a model folder that training wrote",
         )
-    return str(task)
+    return task
 
 
 def model_folder(path: str | Path, checkpoint: str = "best") -> Path:

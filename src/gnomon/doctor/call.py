@@ -19,9 +19,13 @@ Side = Literal["left", "right"]
 StreamName = Literal["source", "target"]
 # ids, vectors: what is read. keep, ignore: 1/True at real tokens, or at padding. square: who may
 # attend to whom `[T, T]`. labels: targets of the loss. positions. numbers: anything else that has
-# one value a token (segments …).
-Role = Literal["ids", "vectors", "keep", "ignore", "square", "labels", "positions", "numbers"]
+# one value a token (segments …). documents: which document of a packed row a token belongs to.
+Role = Literal[
+    "ids", "vectors", "keep", "ignore", "square", "labels", "positions", "numbers", "documents"
+]
+NO_DOCUMENT = -1  # padding is in none of a row's documents
 IGNORED_LABEL = -100
+_COUNTED = ("positions", "numbers", "documents")
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,30 @@ class Call:
         """Whether a mask among the inputs says where its padding is."""
         return any(e.stream == stream and e.role in ("keep", "ignore") for e in self.entries)
 
+    def documents(self, stream: StreamName) -> Tensor | None:
+        """int64 `[B, T]`: to which of its row's documents a token belongs, -1 at padding.
+
+        None where neither an input nor positions that begin anew within a row tell.
+        """
+        keep, shape = self.keep(stream), self.text(stream).shape[:2]
+        along = {e.role: e for e in self.entries if e.stream == stream}
+        if (entry := along.get("documents")) is not None:
+            numbers: Tensor = self.values[entry.key]
+            return numbers.long().masked_fill(~keep, NO_DOCUMENT)
+        entry = along.get("positions")
+        if entry is not None and self.values[entry.key].shape == shape:
+            begins: Tensor = self.values[entry.key] == 0
+            if bool(((begins & keep).sum(1) > 1).any()):
+                return (begins.long().cumsum(1) - 1).masked_fill(~keep, NO_DOCUMENT)
+        return None
+
+    def is_packed(self, stream: StreamName) -> bool:
+        """Whether a row is known to hold several documents."""
+        documents = self.documents(stream)
+        if documents is None:
+            return False
+        return bool(((documents != documents.amax(1, keepdim=True)) & (documents >= 0)).any())
+
     # What checks do to a call. Each returns a new one.
 
     def with_values(self, **values: Any) -> Call:
@@ -194,6 +222,22 @@ class Call:
             )
             changed = torch.where(where.to(text.device), tokens, text)
         return self.with_text(stream, changed)
+
+    def one_document(self, stream: StreamName) -> Call:
+        """Its position ids run from 0; its other numbers (documents, segments) are the first's."""
+        values = dict(self.values)
+        for entry in self.entries:
+            if entry.stream == stream and entry.times and entry.role in _COUNTED:
+                value: Tensor = values[entry.key]
+                time = entry.times[0]
+                first = value.narrow(time, 0, 1).expand(value.shape)
+                if entry.role == "positions":
+                    shape = [1] * value.dim()
+                    shape[time] = value.size(time)
+                    steps = torch.arange(value.size(time), device=value.device).view(shape)
+                    first = (steps + torch.zeros_like(value)).to(value.dtype)
+                values[entry.key] = first.contiguous()
+        return replace(self, values=values)
 
     def rows(self, numbers: Sequence[int]) -> Call:
         """These rows, in this order."""
@@ -275,7 +319,7 @@ class Call:
         """Other texts, one id tensor `[length]` a row, shorter ones padded on a side.
 
         All that runs along the text is taken from the row with most tokens, so none of them may be
-        longer than that.
+        longer than that. Positions run from 0, and a row holds one document.
         """
         entry, longest = self.entry(stream), max(map(len, texts))
         model = int(self.keep(stream).sum(1).argmax())
@@ -298,10 +342,16 @@ class Call:
         if bool(hidden.any()):
             call = call.hidden(stream, hidden)
         positions = ((~hidden).cumsum(1) - 1).clamp(min=0)
+        documents = torch.zeros_like(positions).masked_fill(hidden, NO_DOCUMENT)
         values = dict(call.values)
         for each in call.entries:
-            if each.stream == stream and each.role == "positions" and each.batch == 0:
-                values[each.key] = positions.to(values[each.key])
+            if (
+                each.stream == stream
+                and each.batch == 0
+                and each.role in ("positions", "documents")
+            ):
+                new = positions if each.role == "positions" else documents
+                values[each.key] = new.to(values[each.key])
         assert entry.role == "ids"
         return replace(call, values=values)
 
@@ -328,6 +378,7 @@ class Call:
             "square": 0,
             "labels": ignored_label(value) if entry.role == "labels" else 0,
             "numbers": 0,
+            "documents": NO_DOCUMENT,
         }[entry.role]
         if entry.role == "ignore" and value.is_floating_point():
             filling = float("-inf")

@@ -179,9 +179,39 @@ class Case:
     def small(self) -> Call:
         """Three rows of at most 24 positions of `call`: what checks perturb and pad.
 
-        Without labels, so that no loss is computed along.
+        Without labels, so that no loss is computed along. A row is one document: see `packed`.
         """
         call = unlabelled(self.call)
+        if call.is_packed(call.read):
+            call = call.one_document(call.read)
+        return self._cut(call, 0)
+
+    @fact
+    def packed(self) -> Call:
+        """As `small`, where several documents meet in a row.
+
+        Raises:
+            Skip: nothing tells the documents of a row apart; `NotApplicable`: each row holds one.
+        """
+        call = unlabelled(self.call)
+        documents = call.documents(call.read)
+        if documents is None:
+            raise Skip(
+                "nothing says that rows hold several documents: name the input by document_key="
+            )
+        if not call.is_packed(call.read):
+            raise NotApplicable("each row of the batch holds one document")
+        # The rows that meet first come first, so that the three of them hold some.
+        meet = documents[:, 1:] != documents[:, :-1]
+        meet &= (documents[:, 1:] >= 0) & (documents[:, :-1] >= 0)
+        first = torch.where(meet.any(1), meet.int().argmax(1), meet.size(1))
+        order = first.argsort(stable=True).tolist()
+        border = int(first.min())
+        call = call.rows(order)
+        last = call.length(call.read) - _LENGTH
+        return self._cut(call, min(max(0, border - _LENGTH // 2), max(0, last)))
+
+    def _cut(self, call: Call, start: int) -> Call:
         cut = call.rows([row % call.num_rows() for row in range(_ROWS)])
         if call.num_rows() < _ROWS:
             for stream in cut.streams:
@@ -190,7 +220,7 @@ class Case:
                 cut = cut.perturbed(stream, where & cut.keep(stream).cpu())
         for stream in cut.streams:
             if cut.length(stream) > _LENGTH:
-                cut = cut.cut(stream, 0, _LENGTH)
+                cut = cut.cut(stream, start, start + _LENGTH)
         try:
             self.run(cut)
         except Exception:  # a model that insists on its batch's size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -46,29 +46,12 @@ def text_of_one_token(case: Case, stream: StreamName, length: int | None = None)
     call = call.rows([row]).cut(stream, real[0], real[-1] + 1)
     if length is not None:
         call = call.longer(stream, length)
-    call = one_document(call, stream)
+    call = call.one_document(stream)
     text = call.text(stream)
     if text.size(1) < 4:
         raise Skip("its texts are shorter than four tokens")
     token = call.streams[stream].tokens((1,), torch.Generator().manual_seed(3)).to(text)
     return call.with_text(stream, token.expand(text.shape).contiguous())
-
-
-def one_document(call: Call, stream: StreamName) -> Call:
-    """Its position ids run from 0; its other numbers (documents, segments) are the first's."""
-    values = dict(call.values)
-    for entry in call.entries:
-        if entry.stream == stream and entry.times and entry.role in ("positions", "numbers"):
-            value: Tensor = values[entry.key]
-            time = entry.times[0]
-            first = value.narrow(time, 0, 1).expand(value.shape)
-            if entry.role == "positions":
-                shape = [1] * value.dim()
-                shape[time] = value.size(time)
-                steps = torch.arange(value.size(time), device=value.device).view(shape)
-                first = (steps + torch.zeros_like(value)).to(value.dtype)
-            values[entry.key] = first.contiguous()
-    return replace(call, values=values)
 
 
 @remembered

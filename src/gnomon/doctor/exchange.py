@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Answered(NamedTuple):
-    """Logits that were chosen, in the model's own layout `[…, V]`, and what the loss said of them.
+    """Logits that were chosen, as the model's output has them, and what the loss said of them.
 
     Attributes:
         gradient: of the loss on the logits.
@@ -46,11 +46,14 @@ def answered(case: Case, call: Call, seed: int = 0, draw: int = 0) -> Answered:
     """
     if case.patient.loss is None:
         call = case.labelled(call)
-    form = _form(case.run(call).main)
+    output = case.run(call).main
+    form = _form(output)
     place = _place(case, call)
     used: list[Tensor] = []
+    own: list[Tensor] = []
 
     def another(real: Tensor) -> Tensor:
+        own.append(real.detach().clone())
         generator = torch.Generator().manual_seed(draw + len(used))
         leaf = torch.randn(real.shape, generator=generator).to(real.device).requires_grad_()
         used.append(leaf)
@@ -69,7 +72,16 @@ def answered(case: Case, call: Call, seed: int = 0, draw: int = 0) -> Answered:
     gradient = torch.autograd.grad(loss, leaf, allow_unused=True)[0]
     if gradient is None:
         raise Skip("the loss is not computed from the model's output")
-    return Answered(leaf.detach(), gradient, float(loss.detach()))
+    shape = output.shape if _is_flat(own[0], output) else leaf.shape
+    return Answered(leaf.detach().view(shape), gradient.view(shape), float(loss.detach()))
+
+
+def _is_flat(written: Tensor, output: Tensor) -> bool:
+    """Whether the rows that a model writes, token after token, are those of its output."""
+    if written.shape == output.shape or written.numel() != output.numel():
+        return False
+    one, other = written.flatten().double(), output.flatten().double()
+    return bool(torch.allclose(one, other, rtol=1e-3, atol=1e-3 * float(other.abs().max())))
 
 
 def _form(output: Tensor) -> Any:

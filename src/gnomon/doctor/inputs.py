@@ -166,6 +166,8 @@ def _entry(
         role: Role = "numbers"
         if _LABELS.search(name):
             role = "labels"
+        elif key == patient.document_key:
+            role = "documents"
         elif "position" in name:
             role = "positions"
         return Entry(key, role, stream, 0, (1,))

@@ -12,14 +12,17 @@ from torch import Tensor, nn
 
 from gnomon.doctor.check import Check, all_checks
 from gnomon.doctor.examine import choose, examine
-from gnomon.doctor.monitors.translation import probing_batch
+from gnomon.doctor.monitors.probing import probing_batch
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.report import Report
 from gnomon.doctor.targets.classifier import classifier_patient
+from gnomon.doctor.targets.documents import ids_of, tokenizer_of
+from gnomon.doctor.targets.packed import PackedRecipe, as_trained, packed_patient
+from gnomon.doctor.targets.same_parts import SameParts
 from gnomon.doctor.targets.vocabulary import OneText, with_end
 from gnomon.errors import CheckError
 from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe
-from gnomon.tasks import ClassificationTask, TranslationTask
+from gnomon.tasks import ClassificationTask, DocumentTask, TranslationTask
 from gnomon.text import Batch
 from gnomon.training import Objective
 from gnomon.training.optimizer import group_parameters
@@ -28,17 +31,19 @@ from gnomon.training.optimizer import group_parameters
 # optimizer steps, or judge what only a trained model has, are left to `gnomon doctor RUN`.
 CHECKS = (
     "future-leak", "look-ahead-off-by-one", "padding-leak", "cross-padding", "mask-heads",
-    "empty-row", "batch-leak", "score-scale", "softmax-axis", "vocabulary-range", "initial-loss",
-    "label-shift", "padding-in-loss", "decay-on-norms", "parameter-missing", "parameter-twice",
+    "empty-row", "batch-leak", "packed-documents", "packed-positions", "score-scale",
+    "softmax-axis", "vocabulary-range", "initial-loss", "label-shift", "labels-in-sight",
+    "padding-in-loss", "decay-on-norms", "parameter-missing", "parameter-twice",
     "parameter-frozen", "parameter-unused", "adam-eps", "broken-tie", "non-finite",
     "source-ignored",
 )  # fmt: skip
+Examined = TranslationTask | ClassificationTask | DocumentTask
 _SECONDS = 10.0
 _NUM_TEXTS = 200  # looked at for a batch
 
 
 def preflight(
-    task: TranslationTask | ClassificationTask,
+    task: Examined,
     recipe: Recipe,
     *,
     accept: Collection[str] = (),
@@ -92,7 +97,10 @@ def refuse(report: Report) -> None:
     )
 
 
-def _patient_of(task: TranslationTask | ClassificationTask, recipe: Recipe) -> Patient:
+def _patient_of(task: Examined, recipe: Recipe) -> Patient:
+    if isinstance(task, DocumentTask):
+        assert isinstance(recipe, PackedRecipe), "a task is built from its own recipe"
+        return _packed(task, recipe)
     if isinstance(task, ClassificationTask):
         assert isinstance(recipe, ClassificationRecipe), "a task is built from its own recipe"
         preparation = task.preparation
@@ -106,6 +114,21 @@ def _patient_of(task: TranslationTask | ClassificationTask, recipe: Recipe) -> P
         )
     assert isinstance(recipe, TranslationRecipe), "a task is built from its own recipe"
     return _patient(task, recipe)
+
+
+def _packed(task: DocumentTask, recipe: PackedRecipe) -> Patient:
+    vocabulary = task.preparation.vocabulary
+    device = next(task.model.parameters()).device
+    return packed_patient(
+        task.network,
+        as_trained(task),
+        recipe,
+        probing_batch(task).to(device),
+        ids_of(vocabulary),
+        tokenizer=tokenizer_of(vocabulary.framing),
+        max_length=recipe.data.context,
+        **_trained_by(task.network, recipe, task.network.config.d_model),
+    )
 
 
 def _trained_by(model: nn.Module, recipe: Recipe, d_model: int) -> dict[str, Any]:
@@ -140,26 +163,19 @@ def _patient(task: TranslationTask, recipe: TranslationRecipe) -> Patient:
     )
 
 
-class AsTrained(nn.Module):
-    """The model by the road that training takes: the task's teacher-forced logits.
-
-    Its parts are the model's own, under the same names.
-    """
+class AsTrained(SameParts):
+    """The model by the road that training takes: the task's teacher-forced logits."""
 
     def __init__(self, task: TranslationTask) -> None:
-        super().__init__()
+        super().__init__(task.model, task.model.config)
         self._task = task
-        self.config = task.model.config
-        for name, child in task.model.named_children():
-            self.add_module(name, child)
-        for name, parameter in task.model._parameters.items():
-            self.register_parameter(name, parameter)
 
     def forward(self, ids: Tensor, target: Tensor) -> Tensor:
         """Logits `[B, T, V]`; `ids` is the source `[B, S]`, `target` the decoder's input."""
         batch = Batch(ids, target, [], [], target.numel())
         keep = torch.ones_like(target, dtype=torch.bool)
-        logits = self._task.predict(batch, target, keep)
+        with self.whole():
+            logits = self._task.predict(batch, target, keep)
         return logits.view(*target.shape, -1)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import weakref
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,21 +41,24 @@ def build_stock(case: Case) -> nn.Module:
         raise NotApplicable("its class is no stock one")
     if sum(p.numel() for p in case.module.parameters()) > LARGEST:
         raise Skip("the model is too large to be built a second time")
+    if case.kind == "gnomon" and hasattr(case.module, "stock"):
+        return _ready(case, case.module.stock)  # type: ignore[arg-type]
     package = "gnomon" if case.kind == "gnomon" else "transformers"
     for base in type(case.module).__mro__:
         if base.__module__.split(".")[0] == package:
-            return _built(base, case)
+            return _ready(case, partial(base, copy.deepcopy(case.config)))
     raise NotApplicable("its class is no stock one")
 
 
-def _built(base: Any, case: Case) -> nn.Module:
+def _ready(case: Case, build: Callable[[], Any]) -> nn.Module:
     first = next(case.module.parameters(), None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         try:
-            module: nn.Module = base(copy.deepcopy(case.config))
+            module: nn.Module = build()
         except Exception as error:
-            raise Skip(f"{base.__name__} cannot be built from its configuration: {error}") from None
+            name = type(case.module).__name__
+            raise Skip(f"{name} cannot be built from its configuration: {error}") from None
     return module.to(first.device if first is not None else "cpu").eval()
 
 

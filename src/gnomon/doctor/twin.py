@@ -59,6 +59,8 @@ def twin(case: Case) -> Twin:
 
 
 def _is_stock(kind: type) -> bool:
+    if kind.__module__.startswith("gnomon.") and hasattr(kind, "stock"):
+        return True
     return kind is Transformer or (
         kind.__module__.startswith("transformers.models.") and hasattr(kind, "_from_config")
     )

@@ -15,6 +15,7 @@ from gnomon.recipes.curve import (
     read_curve,
     shipped_curve,
 )
+from gnomon.recipes.documents import DocumentRecipe
 from gnomon.recipes.language_model import LanguageModelRecipe
 from gnomon.recipes.load import load_recipe, recipe_from_tree, recipe_kind, recipe_text
 from gnomon.recipes.masked_lm import MaskedLanguageModelRecipe
@@ -27,6 +28,7 @@ from gnomon.recipes.translation import TranslationRecipe
 __all__ = [
     "ClassificationRecipe",
     "CurvePoint",
+    "DocumentRecipe",
     "ExpectedCurve",
     "LanguageModelRecipe",
     "MaskedLanguageModelRecipe",

@@ -6,28 +6,21 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gnomon.evaluation.language import LANGUAGE_METRICS, LanguageEvaluationConfig
-from gnomon.recipes.recipe import Recipe
-from gnomon.recipes.rows import row_problems
+from gnomon.recipes.documents import DocumentRecipe
 from gnomon.text import VocabularyConfig
-from gnomon.text.document_files import DocumentsConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelRecipe(Recipe):
+class LanguageModelRecipe(DocumentRecipe):
     """What to train a language model on, how, and how to measure it."""
 
     task: Literal["language_model"] = "language_model"
-    data: DocumentsConfig = field(default_factory=DocumentsConfig)
     tokenizer: VocabularyConfig = field(default_factory=VocabularyConfig)
     evaluation: LanguageEvaluationConfig = field(default_factory=LanguageEvaluationConfig)
 
     def measured(self) -> tuple[str, ...]:
         """The loss, and what is made of it."""
         return LANGUAGE_METRICS
-
-    def longest_example(self) -> int:
-        """A row."""
-        return self.data.context
 
     def has_test(self) -> bool:
         """Whether there is test text."""
@@ -41,4 +34,4 @@ class LanguageModelRecipe(Recipe):
                 f"task language_model needs model.family decoder; seen: {self.model.family}; "
                 "mend: set model.family = 'decoder'"
             )
-        return found + row_problems(self.model, self.data, self.training)
+        return found

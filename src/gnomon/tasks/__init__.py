@@ -15,13 +15,20 @@ from gnomon.tasks.classification import ClassificationTask, LabelPreparation
 from gnomon.tasks.classifier import Classification, Classifier
 from gnomon.tasks.classifier_folder import load_classifier, save_classifier
 from gnomon.tasks.continuation import Continuation
+from gnomon.tasks.document_task import DocumentPreparation, DocumentTask
 from gnomon.tasks.embedding import Encoder, EncoderConfig
 from gnomon.tasks.encoder_folder import load_encoder, save_encoder
 from gnomon.tasks.evaluation import evaluate_translator
-from gnomon.tasks.folder import ensemble, load_translator, load_weights, save_translator
+from gnomon.tasks.folder import (
+    ensemble,
+    load_translator,
+    load_weights,
+    save_translator,
+    task_of,
+)
 from gnomon.tasks.language_folder import load_language_model, save_language_model
 from gnomon.tasks.language_model import LanguageModel
-from gnomon.tasks.language_modelling import LanguageModellingTask, LanguagePreparation
+from gnomon.tasks.language_modelling import LanguageModellingTask
 from gnomon.tasks.language_scoring import TextScore
 from gnomon.tasks.preparation import Preparation, prepare_translation
 from gnomon.tasks.scoring import PairScore
@@ -38,12 +45,13 @@ __all__ = [
     "ClassificationTask",
     "Classifier",
     "Continuation",
+    "DocumentPreparation",
+    "DocumentTask",
     "Encoder",
     "EncoderConfig",
     "LabelPreparation",
     "LanguageModel",
     "LanguageModellingTask",
-    "LanguagePreparation",
     "PairScore",
     "Preparation",
     "Symmetrisation",
@@ -68,4 +76,5 @@ __all__ = [
     "save_language_model",
     "save_translator",
     "symmetrise",
+    "task_of",
 ]

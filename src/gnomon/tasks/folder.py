@@ -120,6 +120,20 @@ def ensemble(translators: Sequence[Translator], combination: Combination = "mean
     )
 
 
+def task_of(folder: Path) -> str | None:
+    """What a model folder says its model is for; None: nothing.
+
+    Raises:
+        ModelError: its config cannot be read.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        task = _read_json(path).get("task")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path} cannot be read", seen=error) from error
+    return None if task is None else str(task)
+
+
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Put the weights of a model folder into `model`, in place, bit for bit."""
     model.load_state_dict(read_weights(folder / WEIGHTS_FILE, "cpu"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -11,13 +12,58 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnomon.model import Transformer
-from gnomon.text.document_store import DocumentStore
 from gnomon.text.epochs import LazySequence
 from gnomon.text.hashing import hashed
 from gnomon.text.permutation import KeyedPermutation
 
 NO_LABEL = -1
 _PART = 1024  # batches planned at once
+
+
+class Borders(Protocol):
+    """Which tokens begin and end a document; see `Vocabulary`."""
+
+    @property
+    def begin_id(self) -> int:
+        """Begins a document."""
+        ...
+
+    @property
+    def end_id(self) -> int:
+        """Is predicted at its end."""
+        ...
+
+
+class Stream(Protocol):
+    """Documents one after another, as rows are cut from them; see `DocumentStore`."""
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """All tokens."""
+        ...
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each document begins."""
+        ...
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Of each document its number in the text."""
+        ...
+
+    @property
+    def vocabulary(self) -> Borders:
+        """What the tokens are."""
+        ...
+
+    def __len__(self) -> int:
+        """How many ids there are."""
+        ...
+
+    def release(self) -> None:
+        """Take what was read out of this process."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +146,7 @@ class PackedRows:
         seed: decides where an epoch begins and the order of its rows.
     """
 
-    def __init__(self, store: DocumentStore, length: int, seed: int = 0) -> None:
+    def __init__(self, store: Stream, length: int, seed: int = 0) -> None:
         self.store = store
         self.length = min(length, len(store))
         self.seed = seed
@@ -126,6 +172,18 @@ class PackedRows:
         """All rows from the begin of the stream on."""
         for start in range(0, self.num_rows, rows_per_batch):
             yield RowSpec(0, np.arange(start, min(start + rows_per_batch, self.num_rows)))
+
+    def sample(self, most: int) -> RowSpec:
+        """Up to `most` rows of the first epoch, from all over the text; first of all such as hold
+        the begin of a document within.
+        """
+        starts, last = self.store.starts, self.num_rows - 1
+        some = starts[_spread(len(starts), 8 * most)]
+        within = np.unique(some[some % self.length != 0] // self.length)
+        rows = [*within[_spread(len(within), most)], *_spread(self.num_rows, most)]
+        # The last row goes round to the begin of the text: it is taken where there is no other.
+        chosen = [row for row in dict.fromkeys(map(int, rows)) if row < last]
+        return RowSpec(0, np.array(chosen[:most] or [last], np.int64))
 
     def shift(self, epoch: int) -> int:
         """Where in the stream an epoch begins."""
@@ -166,3 +224,8 @@ class PackedRows:
             found.update(store.numbers[first : last + 1].tolist())
         numbers = sorted(found)
         return ", ".join(map(str, numbers[:20])) + (" …" if len(numbers) > 20 else "")
+
+
+def _spread(count: int, most: int) -> NDArray[np.int64]:
+    """At most `most` of the places 0 … count - 1, evenly."""
+    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,7 @@ from torch import Tensor
 from gnomon.model import ClassifierNetwork, Transformer
 from gnomon.tasks.classifier import Classifier
 from gnomon.tasks.classifier_folder import save_classifier
-from gnomon.tasks.folder import load_weights
-from gnomon.tasks.language_modelling import LanguagePreparation
+from gnomon.tasks.document_task import DocumentPreparation, DocumentTask
 from gnomon.tasks.masked_lm import VALIDATION
 from gnomon.tasks.packing import NO_LABEL, PackedBatch, PackedRows, RowSpec, read_packed
 from gnomon.tasks.replacement import Replacer
@@ -23,7 +22,7 @@ from gnomon.tasks.replacement import Replacer
 LABELS = ("original", "replaced")
 
 
-class ReplacedTokenTask:
+class ReplacedTokenTask(DocumentTask):
     """Trains an encoder to tell drawn tokens from those that stood there (Clark et al., 2020).
 
     The generator stays as it is, as in the paper's two-stage training (§3.3) and in Fast-ELECTRA
@@ -38,14 +37,10 @@ class ReplacedTokenTask:
         seed: decides rows and their order.
     """
 
-    pad_id = NO_LABEL
-    unit = "tok"
-    class_weights: Tensor | None = None
-
     def __init__(
         self,
         model: ClassifierNetwork,
-        preparation: LanguagePreparation,
+        preparation: DocumentPreparation,
         replacer: Replacer,
         *,
         tokens_per_batch: int,
@@ -53,13 +48,12 @@ class ReplacedTokenTask:
         autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         assert isinstance(model.network, Transformer), "a generator is a Transformer"
-        self.model = model
-        self.network = model.network
-        self.preparation = preparation
+        super().__init__(
+            model, model.network, preparation, tokens_per_batch=tokens_per_batch, seed=seed
+        )
+        self.labels_of = model.out
         self.replacer = replacer
         self.autocast = autocast
-        self.rows = PackedRows(preparation.train, preparation.context, seed)
-        self.rows_per_batch = max(1, tokens_per_batch // self.rows.length)
         self.classifier = Classifier(
             model,
             preparation.vocabulary.framing,
@@ -69,13 +63,13 @@ class ReplacedTokenTask:
             takes_pairs=False,
         )
 
-    def epoch(self, number: int) -> Sequence[list[RowSpec]]:
-        """The epoch's batches; see `PackedRows.epoch`."""
-        return self.rows.epoch(number, self.rows_per_batch)
-
     def collate(self, spec: RowSpec) -> PackedBatch:
         """The rows of a batch, some tokens drawn anew, and which of them came out different."""
         return self._replaced(self.rows, spec, spec.epoch)
+
+    def collate_valid(self, rows: PackedRows, spec: RowSpec) -> PackedBatch:
+        """The rows of a batch of validation text; the replacements are the same every time."""
+        return self._replaced(rows, spec, VALIDATION)
 
     def _replaced(self, rows: PackedRows, spec: RowSpec, epoch: int) -> PackedBatch:
         batch = rows.collate(spec)
@@ -85,42 +79,25 @@ class ReplacedTokenTask:
         labels[batch.target[:, 1:] == NO_LABEL] = NO_LABEL  # a second time in this epoch
         return replace(batch, inputs=read, target=torch.cat([batch.target[:, :1], labels], dim=1))
 
-    def target(self, batch: PackedBatch) -> Tensor:
-        """[B, 1 + T]: a column that is not looked at, then 1 where a token was replaced."""
-        return batch.target
-
     def predict(self, batch: PackedBatch, inputs: Tensor, keep: Tensor) -> Tensor:
         """Logits [M, 2] at the tokens that `keep` [B, T] wants; the ids read are the batch's."""
         hidden = read_packed(self.network, batch, batch.inputs)
-        logits: Tensor = self.model.out(hidden[keep])
+        logits: Tensor = self.labels_of(hidden[keep])
         return logits
-
-    def describe(self, batch: PackedBatch) -> str:
-        """The file and the documents of a batch."""
-        path = self.preparation.sources[0].path
-        return f"{path}, documents {self.rows.describe(batch.places)}"
 
     def validate(self, step: int) -> dict[str, float]:
         """Loss in nats a token, tokens told right, and F1 of those that were replaced, in percent.
 
         The replacements are the same every time.
         """
-        store = self.preparation.valid
-        assert store is not None, "whoever asks for validation has validation text"
-        rows = PackedRows(store, self.preparation.context)
         loss, count, right, found, wanted, both = 0.0, 0, 0, 0, 0, 0
-        for spec in rows.in_order(self.rows_per_batch):
-            batch = self._replaced(rows, spec, VALIDATION).to(self.classifier.device)
-            labels = batch.target[:, 1:]
-            keep = labels != NO_LABEL
-            logits, labels = self.predict(batch, batch.inputs, keep).float(), labels[keep]
+        for logits, labels in self.validation():
             told = logits.argmax(-1)
             loss += float(F.cross_entropy(logits, labels, reduction="none").double().sum())
             count += len(labels)
             right += int((told == labels).sum())
             found, wanted = found + int(told.sum()), wanted + int(labels.sum())
             both += int((told & labels).sum())
-        store.release()
         return {
             "nll": loss / max(1, count),
             "accuracy": 100 * right / max(1, count),
@@ -130,7 +107,3 @@ class ReplacedTokenTask:
     def save(self, folder: Path) -> None:
         """Write the folder of a classifier of tokens: to be fine-tuned, or asked what is odd."""
         save_classifier(self.classifier, folder)
-
-    def load(self, folder: Path) -> None:
-        """Take back the weights that `save` wrote."""
-        load_weights(self.model, folder)

@@ -243,6 +243,15 @@ def test_an_inverted_look_ahead_mask_is_polarity() -> None:
     assert found("mask-polarity", OffsetMask(0), batch=IDS, causal=True).verdict == "pass"
 
 
+def test_one_tensor_that_is_source_and_target_is_no_leak() -> None:
+    model, both = translator(), torch.randint(4, 40, (3, 9))
+    batch = {"ids": both, "target": both}
+    assert found("future-leak", model, batch=batch).verdict == "pass"
+    assert model.decoder is not None
+    model.decoder.causal = False
+    assert found("future-leak", model, batch=batch).verdict == "fail"
+
+
 def test_packed_documents_are_known_by_positions_that_begin_anew() -> None:
     class Packed(OffsetMask):
         def forward(self, ids: Tensor, position_ids: Tensor) -> Tensor:

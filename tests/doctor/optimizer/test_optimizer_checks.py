@@ -146,6 +146,16 @@ def test_a_warmup_longer_than_training_is_named() -> None:
     assert found.verdict == "warn" and "longer than the training" in found.evidence
 
 
+def test_a_rate_that_stays_at_its_peak_rises_no_more() -> None:
+    module = layer()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.1)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4)
+    rate = {"schedule": lambda s: 1e-4 * min(1, (s + 1) / 50), "planned_steps": 500}
+    assert finding("warmup", module, optimizer=optimizer, **rate).verdict == "pass"
+
+
 class Parts(nn.Module):
     def __init__(self) -> None:
         super().__init__()

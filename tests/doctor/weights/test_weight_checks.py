@@ -220,6 +220,17 @@ def test_gains_that_were_moved_together_are_told(factor: float) -> None:
     assert verdict("norm-weights", model, batch=text()).verdict == "warn"
 
 
+def test_gains_that_long_training_took_far_from_1_are_apart_and_usual() -> None:
+    model = encoder()
+    trained(model)
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in model.named_parameters():
+        if "norm" in name and name.endswith("weight"):
+            spread = 0.1 * torch.randn(parameter.shape, generator=generator)
+            parameter.data.copy_(0.62 + spread)
+    assert verdict("norm-weights", model, batch=text()).verdict == "pass"
+
+
 def test_shifts_with_one_number_added_are_told() -> None:
     model = encoder()
     trained(model)

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from pathlib import Path
 
 from gnomon.api.jobs.base import open_base
-from gnomon.api.jobs.documents import opened
-from gnomon.api.jobs.job import Say
+from gnomon.api.jobs.documents import DocumentJob
 from gnomon.api.jobs.vocabulary import kept
 from gnomon.doctor import Report
 from gnomon.errors import ModelError, RecipeError
 from gnomon.files import sha256_of
 from gnomon.model import ClassifierConfig, ClassifierNetwork, Transformer
 from gnomon.model.io import WEIGHTS_FILE
-from gnomon.recipes.replaced_tokens import ReplacedTokenRecipe
-from gnomon.tasks.language_modelling import LanguagePreparation
+from gnomon.recipes import ReplacedTokenRecipe
 from gnomon.tasks.replaced_tokens import LABELS, ReplacedTokenTask
 from gnomon.tasks.replacement import Replacer
-from gnomon.text.document_files import open_documents
-from gnomon.text.framing import load_framing
-from gnomon.training import Monitors, RunFolder, Validate, choose_device
+from gnomon.text.document_files import DocumentSource
+from gnomon.text.framing import Framing, load_framing
+from gnomon.training import choose_device
 from gnomon.training.precision import choose_precision
 
 
-class ReplacedTokenJob:
+class ReplacedTokenJob(DocumentJob[ReplacedTokenRecipe, ReplacedTokenTask]):
     """Trains an encoder to find replaced tokens (see `Job`)."""
 
-    def __init__(self, recipe: ReplacedTokenRecipe, say: Say) -> None:
-        self.recipe = recipe
-        self.say = say
-        self._generator: Transformer | None = None
-        self._preparation: LanguagePreparation | None = None
+    with_ends = True
+    _generator: Transformer | None = None
 
-    def prepare(self, cache: Path, checkpoints: Sequence[Path], start_from: Path | None) -> None:
-        """See `Job`."""
+    def _framing(
+        self,
+        train: DocumentSource,
+        cache: Path,
+        checkpoints: Sequence[Path],
+        start_from: Path | None,
+    ) -> Framing:
+        """The generator's, which is opened."""
         folder = self._folder
         base = open_base(folder)
         network = base.network
@@ -48,11 +48,7 @@ class ReplacedTokenJob:
             )
         assert isinstance(network, Transformer)
         self._generator = network
-        train, valid = open_documents(self.recipe.data)
-        framing = kept(checkpoints, load_framing) if checkpoints else base.framing
-        self._preparation = opened(
-            (train, valid), framing, self.recipe.data.context, cache, self.say, with_ends=True
-        )
+        return kept(checkpoints, load_framing) if checkpoints else base.framing
 
     @property
     def _folder(self) -> Path:
@@ -64,19 +60,11 @@ class ReplacedTokenJob:
             )
         return Path(self.recipe.replacement.generator)
 
-    @property
-    def preparation(self) -> LanguagePreparation:
-        """What `prepare` made."""
-        assert self._preparation is not None, "a job is prepared first"
-        return self._preparation
-
     def identity(self) -> dict[str, str | None]:
         """See `Job`."""
-        return self.preparation.identity() | {"generator": sha256_of(self._folder / WEIGHTS_FILE)}
+        return super().identity() | {"generator": sha256_of(self._folder / WEIGHTS_FILE)}
 
-    @cached_property
-    def task(self) -> ReplacedTokenTask:
-        """See `Job`."""
+    def _task(self) -> ReplacedTokenTask:
         recipe, generator = self.recipe, self._generator
         assert generator is not None, "a job is prepared first"
         network = Transformer(recipe.model)
@@ -97,15 +85,6 @@ class ReplacedTokenJob:
             tokens_per_batch=recipe.training.tokens_per_batch,
             seed=recipe.training.seed,
         )
-
-    @property
-    def validate(self) -> Validate | None:
-        """See `Job`."""
-        return None if self.preparation.valid is None else self.task.validate
-
-    def monitors(self, folder: RunFolder) -> Monitors | None:
-        """See `Job`."""
-        return None
 
     def preflight(self, accept: Collection[str], seconds: float) -> Report | None:
         """See `Job`."""

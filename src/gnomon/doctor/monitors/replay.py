@@ -70,12 +70,16 @@ def _report(bundle: Bundle, finding: Finding, facts: dict[str, Any], start: floa
 
 
 def _of_run(bundle: Bundle) -> Finding:
-    from gnomon.recipes import ClassificationRecipe, load_recipe
+    from gnomon.recipes import ClassificationRecipe, DocumentRecipe, load_recipe
     from gnomon.training import Objective
     from gnomon.training.precision import choose_precision
 
     recipe = load_recipe(bundle.folder / "recipe.toml")
-    opened = _labels if isinstance(recipe, ClassificationRecipe) else _translations
+    opened = _translations
+    if isinstance(recipe, ClassificationRecipe):
+        opened = _labels
+    elif isinstance(recipe, DocumentRecipe):
+        opened = _documents
     model, pad_id, predict = opened(bundle)
     model.train()
     objective = Objective(recipe.objective, pad_id=pad_id)
@@ -131,6 +135,35 @@ def _labels(bundle: Bundle) -> tuple[nn.Module, int, Predict]:
         return at_labels(logits, keep, classifier.kind)
 
     return classifier.network, NO_LABEL, of_batch
+
+
+def _documents(bundle: Bundle) -> tuple[nn.Module, int, Predict]:
+    """The same of a bundle of packed rows."""
+    from gnomon.model import Transformer, load_model
+    from gnomon.tasks import load_classifier, task_of
+    from gnomon.tasks.document_task import predict_packed
+    from gnomon.tasks.packing import NO_LABEL, PackedBatch, read_packed
+
+    def rows(batch: dict[str, Tensor]) -> PackedBatch:
+        return PackedBatch(batch["inputs"], batch["target"], batch.get("documents"), [])
+
+    if task_of(bundle.model) == "classification":  # which tokens were replaced
+        labels = load_classifier(bundle.model).network
+        encoder = labels.network
+        assert isinstance(encoder, Transformer)
+
+        def of_labels(batch: dict[str, Tensor], inputs: Tensor, keep: Tensor) -> Tensor:
+            hidden = read_packed(encoder, rows(batch), batch["inputs"])
+            logits: Tensor = labels.out(hidden[keep])
+            return logits
+
+        return labels, NO_LABEL, of_labels
+    model = load_model(bundle.model)
+
+    def of_batch(batch: dict[str, Tensor], inputs: Tensor, keep: Tensor) -> Tensor:
+        return predict_packed(model, rows(batch), keep)
+
+    return model, NO_LABEL, of_batch
 
 
 def _hugging_face(bundle: Bundle) -> nn.Module:

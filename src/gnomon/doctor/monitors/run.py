@@ -8,18 +8,26 @@ from typing import Any
 
 from torch import Tensor
 
+from gnomon.doctor.monitors import continuations
 from gnomon.doctor.monitors.attention import Attention
 from gnomon.doctor.monitors.autopsy import explain, finding_of, look_into
 from gnomon.doctor.monitors.bundle import write_bundle
+from gnomon.doctor.monitors.continuations import Continuations
 from gnomon.doctor.monitors.free_running import FreeRunning
 from gnomon.doctor.monitors.loss_spike import LossSpike
 from gnomon.doctor.monitors.monitor import Monitor, sentence
 from gnomon.doctor.monitors.outputs import Outputs
 from gnomon.doctor.monitors.panel import Panel, generators_kept
+from gnomon.doctor.monitors.probing import probing_batch, teacher_forced
 from gnomon.doctor.monitors.source import Source
-from gnomon.doctor.monitors.translation import probing_batch, sample_of, teacher_forced
+from gnomon.doctor.monitors.translation import sample_of
 from gnomon.doctor.monitors.updates import Updates
-from gnomon.tasks import ClassificationTask, TranslationTask
+from gnomon.tasks import (
+    ClassificationTask,
+    DocumentTask,
+    LanguageModellingTask,
+    TranslationTask,
+)
 from gnomon.training import Task
 from gnomon.training.events import FailedStep, MonitorRecord, StepRecord, ValidationRecord
 from gnomon.training.generators import restore_generator_states
@@ -30,13 +38,18 @@ class RunMonitors:
     """Follows the training of a task (see `training.events.Monitors`).
 
     Args:
-        task: a translation, whose outputs are looked at, too, or a classification.
+        task: a translation or a language model, whose outputs are looked at, too, a classification
+            or an encoder's pretraining.
         run: where crash bundles go, to `bundles/`.
         every: steps between looks.
     """
 
     def __init__(
-        self, task: TranslationTask | ClassificationTask, run: RunFolder, *, every: int
+        self,
+        task: TranslationTask | ClassificationTask | DocumentTask,
+        run: RunFolder,
+        *,
+        every: int,
     ) -> None:
         self.task, self.run = task, run
         look = _look(task)
@@ -47,6 +60,8 @@ class RunMonitors:
         ]
         if isinstance(task, TranslationTask):
             watching += [Source(), Outputs(), FreeRunning()]
+        elif isinstance(task, LanguageModellingTask):
+            watching += [Continuations(), FreeRunning()]
         self.panel = Panel(watching, every=every)
 
     def on_gradients(self, step: int) -> None:
@@ -59,10 +74,13 @@ class RunMonitors:
 
     def on_validation(self, record: ValidationRecord) -> Iterable[MonitorRecord]:
         """See `Monitors`."""
-        if not isinstance(self.task, TranslationTask):
-            return ()
         with generators_kept():
-            sample = sample_of(self.task)
+            if isinstance(self.task, TranslationTask):
+                sample = sample_of(self.task)
+            elif isinstance(self.task, LanguageModellingTask):
+                sample = continuations.sample_of(self.task)
+            else:
+                return ()
         return self.panel.on_validation(record.step, sample)
 
     def on_failed_step(self, failed: FailedStep) -> str | None:

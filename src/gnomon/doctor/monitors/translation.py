@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
 import torch
-from torch import Tensor
 
 from gnomon.doctor.monitors.monitor import Sample
 from gnomon.tasks import TranslationTask
 from gnomon.tasks.likelihood import Pair, encoded_pairs, predict
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.text import PAD_ID
-from gnomon.training import Task
-from gnomon.training.cursor import DataCursor
-from gnomon.training.task import BatchT
 
-_NUM_BATCHES, _ROWS_OF_EACH = 8, 2
 _LINES = 64
-
-
-def probing_batch(task: Task[BatchT]) -> BatchT:
-    """A few examples of each of several batches of the first epoch: short and long ones."""
-    found = DataCursor(task.epoch, max_epochs=1).take(_NUM_BATCHES)
-    spec = [example for batch in found for example in batch[:_ROWS_OF_EACH]]
-    return task.collate(np.asarray(spec, np.int64))
-
-
-def teacher_forced(task: Task[BatchT], batch: BatchT) -> Callable[[], Tensor]:
-    """A forward pass of this batch."""
-    device = next(task.model.parameters()).device
-
-    def run() -> Tensor:
-        on_device = batch.to(device)
-        target = task.target(on_device)
-        keep = target[:, 1:] != task.pad_id
-        return task.predict(on_device, target[:, :-1], keep)
-
-    return run
 
 
 @torch.no_grad()

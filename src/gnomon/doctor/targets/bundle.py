@@ -30,6 +30,7 @@ from gnomon.doctor.targets.target import Options, Target
 from gnomon.errors import DoctorError, in_one_line
 
 if TYPE_CHECKING:
+    from gnomon.doctor.targets.packed import PackedRecipe
     from gnomon.recipes import ClassificationRecipe
 
 
@@ -157,13 +158,18 @@ def _step(patient: Patient, dtype: str | None) -> Tensor:
 
 
 def _of_run(bundle: Bundle) -> dict[str, Any]:
+    from gnomon.doctor.targets.packed import PackedRecipe
     from gnomon.doctor.targets.training import training_fields
     from gnomon.model import load_model
-    from gnomon.recipes import ClassificationRecipe, load_recipe
+    from gnomon.recipes import ClassificationRecipe, ReplacedTokenRecipe, load_recipe
 
     recipe = load_recipe(bundle.folder / "recipe.toml")
     if isinstance(recipe, ClassificationRecipe):
         return _of_classifier(bundle, recipe)
+    if isinstance(recipe, PackedRecipe):
+        return _of_documents(bundle, recipe)
+    if isinstance(recipe, ReplacedTokenRecipe):
+        return {}
     module = load_model(bundle.model)
     batch = {"ids": bundle.batch["0.source"], "target": bundle.batch["0.target"][:, :-1]}
     fields = {
@@ -187,6 +193,26 @@ def _of_classifier(bundle: Bundle, recipe: ClassificationRecipe) -> dict[str, An
     batch = {name: bundle.batch[f"0.{name}"] for name in ("ids", "keep")}
     batch["labels"] = bundle.batch["0.target"][:, 1:]
     patient = classifier_patient(classifier, [], [], recipe, batch=batch, folder=bundle.model)
-    fields = {item.name: getattr(patient, item.name) for item in dataclass_fields(patient)}
-    trained = training_fields(classifier.network, recipe, step=bundle.step - 1)
-    return {name: value for name, value in (fields | trained).items() if name != "replay"}
+    return _fields(patient) | training_fields(classifier.network, recipe, step=bundle.step - 1)
+
+
+def _of_documents(bundle: Bundle, recipe: PackedRecipe) -> dict[str, Any]:
+    from gnomon.doctor.targets.documents import trained_patient
+    from gnomon.model import load_model
+    from gnomon.tasks.packing import PackedBatch
+    from gnomon.text.framing import load_framing
+    from gnomon.text.vocabulary import Vocabulary
+
+    batch, network = bundle.batch, load_model(bundle.model)
+    rows = PackedBatch(batch["0.inputs"], batch["0.target"], batch.get("0.documents"), [])
+    vocabulary = Vocabulary(load_framing(bundle.model))
+    state = bundle.step - 1, None
+    patient = trained_patient(network, recipe, rows, vocabulary, [], state, folder=bundle.model)
+    return _fields(patient)
+
+
+def _fields(patient: Patient) -> dict[str, Any]:
+    """All but how the step is made again."""
+    found = {item.name: getattr(patient, item.name) for item in dataclass_fields(patient)}
+    del found["replay"]
+    return found

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnomon.doctor.patient import Patient
+from gnomon.doctor.targets.same_parts import SameParts
 from gnomon.model import ClassifierNetwork, Transformer
 from gnomon.recipes import ClassificationRecipe
 from gnomon.tasks import Classifier
@@ -21,22 +22,15 @@ from gnomon.training import Objective, ObjectiveConfig
 _ROWS = 8
 
 
-class Judged(nn.Module):
-    """The network with a loss of its own where labels are given, as Hugging Face's models have it.
-
-    Its parts are the network's own, under the same names.
-    """
+class Judged(SameParts):
+    """The network with a loss of its own where labels are given, as Hugging Face's have it."""
 
     def __init__(
         self, network: ClassifierNetwork, kind: LabelKind, objective: Objective | None = None
     ) -> None:
-        super().__init__()
-        self._network = [network]  # in a list, so that it is no second set of the same parameters
+        super().__init__(network, network.network.config)
         self._kind = kind
         self._objective = objective or Objective(ObjectiveConfig(), pad_id=NO_LABEL)
-        self.config = network.network.config
-        for name, child in network.named_children():
-            self.add_module(name, child)
 
     def forward(
         self,
@@ -49,9 +43,8 @@ class Judged(nn.Module):
 
         The loss is the training's mean over labels; of R-Drop the usual part alone.
         """
-        network = self._network[0]
-        network.training = self.training
-        logits: Tensor = network(ids, keep, segments)
+        with self.whole() as network:
+            logits: Tensor = network(ids, keep, segments)
         if labels is None:
             return logits
         labels = labels.masked_fill(labels < 0, NO_LABEL)
@@ -108,7 +101,6 @@ def classifier_patient(
         plain = replace(recipe.objective, r_drop=0.0)
         objective = Objective(plain, pad_id=NO_LABEL)
     module = Judged(network, classifier.kind, objective)
-    module.train(network.training)
     device = classifier.device
     transformer = network.network if isinstance(network.network, Transformer) else None
     found: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -14,14 +13,27 @@ from torch import Tensor
 
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.targets.classifier import classifier_patient
-from gnomon.doctor.targets.search import beam, greedy
+from gnomon.doctor.targets.documents import document_model, ids_of
+from gnomon.doctor.targets.packed import PackedRecipe
+from gnomon.doctor.targets.search import beam, continued, greedy
 from gnomon.doctor.targets.target import Options, Target
 from gnomon.doctor.targets.training import training_fields
 from gnomon.doctor.targets.vocabulary import NUM_TEXTS, OneText, batch_of, first_pairs
 from gnomon.errors import GnomonError
 from gnomon.model import load_model
-from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe, load_recipe
-from gnomon.tasks import Translator, load_classifier, load_translator
+from gnomon.recipes import (
+    ClassificationRecipe,
+    Recipe,
+    TranslationRecipe,
+    load_recipe,
+)
+from gnomon.tasks import (
+    Translator,
+    load_classifier,
+    load_language_model,
+    load_translator,
+    task_of,
+)
 from gnomon.tasks.label_rows import LabelRow
 from gnomon.text import AnyTokenizer
 from gnomon.text.framing import TOKENIZER_FILE
@@ -58,15 +70,20 @@ def open_model(folder: Path, options: Options) -> Target:
     """
     check_weights(folder)
     device = choose_device(options.device)
-    if _task(folder) == "classification":
+    task = task_of(folder)
+    if task == "classification":
         return _open_classifier(folder, device)
-    fields: dict[str, Any] = {"folder": folder, "reload": lambda: load_model(folder, device)}
-    translator = _translator(folder, device)
-    module = translator.model if translator is not None else load_model(folder, device)
-    fields |= {"module": module, "config": module.config, "family": module.config.family}
-    fields["pad_id"], fields["padding_side"] = module.config.pad_id, "right"
     notes: list[str] = []
     recipe = _recipe_of(folder, notes)
+    if isinstance(recipe, PackedRecipe):
+        return _open_documents(folder, device, recipe, notes)
+    fields: dict[str, Any] = {"folder": folder, "reload": lambda: load_model(folder, device)}
+    translator = load_translator(folder, device) if task == "translation" else None
+    speaker = load_language_model(folder, device) if task == "language_model" else None
+    own = translator or speaker
+    module = own.model if own is not None else load_model(folder, device)
+    fields |= {"module": module, "config": module.config, "family": module.config.family}
+    fields["pad_id"], fields["padding_side"] = module.config.pad_id, "right"
     if translator is not None:
         fields |= {
             "tokenizer": OneText(translator.tokenizers.source),
@@ -76,6 +93,9 @@ def open_model(folder: Path, options: Options) -> Target:
         }
     elif (tokenizer := _tokenizer(folder)) is not None:
         fields["tokenizer"] = OneText(tokenizer)
+    if speaker is not None:
+        search = partial(continued, module, ids_of(speaker.vocabulary))
+        fields |= {"generate": search, "beam_generate": search, "max_length": speaker.context}
     if recipe is not None:
         step, tensors = _training_state(folder)
         fields |= training_fields(module, recipe, step=step, tensors=tensors)
@@ -122,22 +142,27 @@ def _open_classifier(folder: Path, device: torch.device) -> Target:
     )
 
 
-def _task(folder: Path) -> str | None:
-    try:
-        task: str | None = json.loads((folder / "config.json").read_text("utf-8")).get("task")
-        return task
-    except (OSError, ValueError):
-        return None  # told by load_model
+def _open_documents(
+    folder: Path, device: torch.device, recipe: PackedRecipe, notes: list[str]
+) -> Target:
+    patient = document_model(folder, device, recipe, _training_state(folder), notes)
+    assert patient.module is not None
+    num_parameters = sum(p.numel() for p in patient.module.parameters())
+    kind = "language model" if patient.family == "decoder" else "encoder"
+    return Target(
+        name=str(folder),
+        kind="model",
+        what=f"a gnomon {kind} of {num_parameters:,} parameters from {folder}",
+        patient=patient,
+        notes=tuple(notes),
+        suppress=recipe.doctor.suppress,
+    )
 
 
 def _tokenizer(folder: Path) -> AnyTokenizer | None:
     """The vocabulary of a model of one stack; a folder of bare weights has none."""
     path = folder / TOKENIZER_FILE
     return load_tokenizer(path) if path.is_file() else None
-
-
-def _translator(folder: Path, device: torch.device) -> Translator | None:
-    return load_translator(folder, device) if _task(folder) == "translation" else None
 
 
 def _recipe_of(folder: Path, notes: list[str]) -> Recipe | None:

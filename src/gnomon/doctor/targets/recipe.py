@@ -10,13 +10,19 @@ import torch
 
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.targets.classifier import Judged
+from gnomon.doctor.targets.documents import open_document_recipe
+from gnomon.doctor.targets.packed import PackedRecipe
 from gnomon.doctor.targets.search import beam, greedy
 from gnomon.doctor.targets.target import Options, Target
 from gnomon.doctor.targets.training import training_fields
 from gnomon.doctor.targets.vocabulary import OneText, batch_of, first_pairs
 from gnomon.errors import GnomonError
 from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
-from gnomon.recipes import ClassificationRecipe, TranslationRecipe, load_recipe
+from gnomon.recipes import (
+    ClassificationRecipe,
+    TranslationRecipe,
+    load_recipe,
+)
 from gnomon.recipes.tasks import translation
 from gnomon.text import TokenizerPair
 from gnomon.text.labelled import open_labelled
@@ -35,6 +41,8 @@ def open_recipe(recipe: str | Path, options: Options) -> Target:
     read = load_recipe(recipe)
     if isinstance(read, ClassificationRecipe):
         return _classifier(str(recipe), read, choose_device(options.device))
+    if isinstance(read, PackedRecipe):
+        return open_document_recipe(str(recipe), read, choose_device(options.device))
     read = translation(read)
     device = choose_device(options.device)
     tokenizers, notes = _given_vocabulary(read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,18 +19,32 @@ from gnomon.training.objective import LossSums
 from gnomon.training.optimizer import group_parameters
 
 
+class OwnLoss(NamedTuple):
+    """How a training adds its loss up over micro-batches.
+
+    Attributes:
+        sums: of one.
+        count: the tokens that are predicted in it.
+    """
+
+    sums: Callable[[Mapping[str, Tensor]], LossSums]
+    count: Callable[[Mapping[str, Tensor]], int]
+
+
 def training_fields(
     model: nn.Module,
     recipe: Recipe,
     *,
     step: int = 0,
     tensors: Mapping[str, Tensor] | None = None,
+    own_loss: OwnLoss | None = None,
 ) -> dict[str, Any]:
     """The fields of `Patient` that say how the model is trained.
 
     Args:
         step: optimizer steps made so far.
         tensors: states of the optimizer, as a checkpoint holds them.
+        own_loss: of a model that computes it itself where labels are given.
     """
     schedule = recipe.schedule.build(
         d_model=recipe.model.d_model, max_steps=recipe.training.max_steps
@@ -48,8 +62,12 @@ def training_fields(
     if isinstance(model, Transformer) and model.config.family == "encoder_decoder":
         objective = Objective(recipe.objective, pad_id=PAD_ID)
         fields["loss"] = partial(_loss, objective)
-        clip_norm = recipe.optimizer.clip_norm
-        fields["step"] = _step(model, objective, optimizer, clip_norm)
+        own_loss = OwnLoss(
+            partial(_sums, objective, model),
+            lambda batch: objective.num_tokens(with_end(batch["target"])),
+        )
+    if own_loss is not None:
+        fields["step"] = _step(model, own_loss, optimizer, recipe.optimizer.clip_norm)
     return fields
 
 
@@ -101,19 +119,16 @@ def _loss(objective: Objective, module: Transformer, batch: Mapping[str, Tensor]
 
 
 def _step(
-    model: Transformer,
-    objective: Objective,
-    optimizer: torch.optim.AdamW,
-    clip_norm: float,
+    model: nn.Module, own_loss: OwnLoss, optimizer: torch.optim.AdamW, clip_norm: float
 ) -> Callable[[Sequence[Mapping[str, Tensor]]], float]:
     """One step as the loop makes it: the mean over the tokens of all micro-batches, then clip."""
 
     def step(batches: Sequence[Mapping[str, Tensor]]) -> float:
         optimizer.zero_grad(set_to_none=True)
-        num_tokens = sum(objective.num_tokens(with_end(batch["target"])) for batch in batches)
+        num_tokens = max(1, sum(map(own_loss.count, batches)))
         total = 0.0
         for batch in batches:
-            loss = _sums(objective, model, batch).loss / num_tokens
+            loss = own_loss.sums(batch).loss / num_tokens
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
         if clip_norm:

@@ -1,5 +1,6 @@
 """norm-weights: gains and shifts of norms are of usual size."""
 
+import math
 from statistics import median
 from typing import Any
 
@@ -32,6 +33,7 @@ _FAR = 30.0  # times the other norms of the model
 _LEAST, _LARGEST = 0.03, 30.0  # of the median of all norms
 _ALIKE, _MOST_NORMS = 1.15, 0.8  # norms that agree with each other so closely, and their share
 _OFF = 1.3  # from 1
+_SPREAD = 6.0  # how far they are off together, in units of how far a norm's features are apart
 _COMMON = 3.0  # the mean of a shift over its features, in units of its spread
 
 
@@ -104,10 +106,14 @@ def norm_weights(case: Case) -> Outcome:
             **numbers,
         )
     together = [n for n, size in sizes.items() if usual / _ALIKE <= size <= usual * _ALIKE]
-    if len(together) > max(2.0, _MOST_NORMS * len(sizes)) and not 1 / _OFF <= usual <= _OFF:
+    # Training that takes gains far from 1 takes the features of each norm apart as well.
+    spread = median(float(g.std(correction=0)) for g in measured.values()) / max(usual, 1e-30)
+    off = abs(math.log(max(usual, 1e-30))) > max(math.log(_OFF), _SPREAD * spread)
+    if len(together) > max(2.0, _MOST_NORMS * len(sizes)) and off:
         return warning(
-            f"the gains of {len(together)} of {len(sizes)} norms are all near {usual:.2g}, and "
-            "training moves them apart: something moved them together",
+            f"the gains of {len(together)} of {len(sizes)} norms are all near {usual:.2g}, those "
+            f"of one norm {spread:.0%} apart: training would have moved them further from "
+            "one another",
             where=together,
             cause="They were rescaled or overwritten as a whole (a factor of another convention, "
             "or an init function), or all start at another value than 1.",

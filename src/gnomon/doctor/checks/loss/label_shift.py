@@ -97,6 +97,10 @@ def _agreement(objective: Objective, shift: int) -> float:
     places = places.clamp(0, length - 1)
     judged = objective.counts & inside & objective.keep & objective.keep[:, places]
     judged &= objective.mass > 0.5
+    if (documents := objective.call.documents(objective.call.read)) is not None:
+        judged &= (
+            documents == documents[:, places]
+        )  # a document's last label is no token of the row
     if int(judged.sum()) < 3:
         return 0.0
     return float((objective.target == text[:, places])[judged].float().mean())

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from gnomon.doctor.call import Call, StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, failure, passed
+from gnomon.doctor.finding import Outcome, Skip, failure, passed
 from gnomon.doctor.hidden_how import later, set_to_a_number, taken_after_softmax
 from gnomon.doctor.run import Run, difference, run
 from gnomon.doctor.sights import SEEN, Sight, places
@@ -62,9 +63,18 @@ def future_leak(case: Case) -> Outcome:
     gradient shows one that is lost in rounding.
     """
     reason = case.must_not_look_ahead.reason
-    worst, at = _perturbed(case)
+    worst, at = _perturbed(case, case.small)
     if worst > case.tolerance:
         return _leak(case, worst, at, reason)
+    packed = _packed(case)
+    if packed > case.tolerance:
+        return failure(
+            f"in rows of several documents, other tokens at later positions move earlier ones by "
+            f"{packed:.2g} of their spread, in rows of one by {worst:.1e}; it is causal: {reason}",
+            cause="What takes the documents of a row apart forgets the look-ahead mask.",
+            mend="causal & (documents[:, :, None] == documents[:, None, :])",
+            moved=packed,
+        )
     trained = _in_training(case)
     if trained > case.tolerance:
         norms = [name for name, each in case.module.named_modules() if _mixes_in_training(each)]
@@ -96,18 +106,26 @@ def future_leak(case: Case) -> Outcome:
     )
 
 
-def _late(case: Case, cut: int) -> Tensor:
-    late = torch.zeros(case.small.text(case.small.read).shape[:2], dtype=torch.bool)
+def _late(call: Call, cut: int) -> Tensor:
+    late = torch.zeros(call.text(call.read).shape[:2], dtype=torch.bool)
     late[:, cut:] = True
     return late
 
 
-def _perturbed(case: Case) -> tuple[float, int]:
-    call, before = case.small, case.base.tokens
+def _packed(case: Case) -> float:
+    """How far it moves where documents meet in a row; 0 where none do."""
+    try:
+        return _perturbed(case, case.packed)[0]
+    except Skip:
+        return 0.0
+
+
+def _perturbed(case: Case, call: Call) -> tuple[float, int]:
+    before = case.run(call).tokens
     length, keep = call.length(call.read), call.keep(call.read).cpu()
     worst, at = 0.0, 1
     for cut in sorted({1, length // 3, length // 2, length - 1} - {0}):
-        late = _late(case, cut)
+        late = _late(call, cut)
         moved = difference(case.run(call.perturbed(call.read, late)).tokens, before, ~late & keep)
         if moved > worst:
             worst, at = moved, cut
@@ -117,7 +135,7 @@ def _perturbed(case: Case) -> tuple[float, int]:
 def _in_training(case: Case) -> float:
     """How far it moves in training mode, under the same dropout."""
     call = case.small
-    late = _late(case, call.length(call.read) // 2)
+    late = _late(call, call.length(call.read) // 2)
     early = ~late & call.keep(call.read).cpu()
     other = call.perturbed(call.read, late)
 
@@ -140,6 +158,10 @@ def _gradient(case: Case) -> float | None:
     None where no look-up of the text in a table was seen.
     """
     call = case.small
+    if any(_is_same(call, name) for name in set(call.streams) - {call.read}):
+        # Told from one another by what they hold, the look-up of the one would be taken for that
+        # of the other.
+        call = call.perturbed(call.read, call.keep(call.read))
     cut, text = call.length(call.read) // 2, call.text(call.read)
     case.module.eval()
     if text.is_floating_point():
@@ -159,6 +181,12 @@ def _gradient(case: Case) -> float | None:
     size = found.float().abs().flatten(2).amax(2)
     own = float(size[:, :cut].max())
     return float(size[:, cut:].max()) / own if own > 0 else None
+
+
+def _is_same(call: Call, name: StreamName) -> bool:
+    """Whether another text holds the very ids of the one that is read."""
+    text, other = call.text(call.read), call.text(name)
+    return text.shape == other.shape and bool(torch.equal(text, other))
 
 
 class _Cut(TorchFunctionMode):
@@ -209,7 +237,7 @@ def _leak(case: Case, worst: float, at: int, reason: str) -> Outcome:
     elif late is not None:
         where, cause, mend = list(late.where), late.cause, late.mend
     else:
-        call, late_positions = case.small, _late(case, at)
+        call, late_positions = case.small, _late(case.small, at)
         other = case.observed(call.perturbed(call.read, late_positions))
         early = ~late_positions & call.keep(call.read).cpu()
         found = parted(case.module, case.seen, other, early, case.tolerance)

@@ -11,7 +11,7 @@ from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.hidden_how import taken_after_softmax
 from gnomon.doctor.inputs import text_ends
 from gnomon.doctor.run import difference
-from gnomon.doctor.sights import SEEN, Sight
+from gnomon.doctor.sights import SEEN, Sight, sights
 
 _FAULTY = """
     import torch
@@ -61,12 +61,11 @@ def packed_documents(case: Case) -> Outcome:
     Each document of a row is put into other words in turn; all others must not move. Positions
     that begin anew are not enough.
     """
-    call, documents = case.small, _documents(case)
-    before, worst, pair = case.base.tokens, 0.0, (0, 0)
+    documents = _documents(case)
+    call = case.packed
+    run = case.observed(call)
+    before, worst, pair = run.tokens, 0.0, (0, 0)
     numbers = sorted(set(documents.flatten().tolist()) - {-1})
-    several = (documents != documents[:, :1]) & (documents >= 0)
-    if not bool(several.any()):
-        raise NotApplicable("each row of the batch holds one document")
     for number in numbers[:4]:
         own = documents == number
         moved = difference(
@@ -79,7 +78,7 @@ def packed_documents(case: Case) -> Outcome:
             f"other words in one document move the others by {worst:.1e} of their spread",
             moved=worst,
         )
-    seen = [each for each in case.sights_if_any if each.is_self and each.query == call.read]
+    seen = [each for each in sights(run) if each.is_self and each.query == call.read]
     bad = [each for each in seen if _crosses(each, documents)]
     late = taken_after_softmax(seen, lambda each: _other(each, documents), "other documents")
     where, mend = list(dict.fromkeys(each.module for each in bad)), ""
@@ -107,28 +106,28 @@ def _documents(case: Case) -> Tensor:
     Raises:
         Skip: nothing says which tokens belong together.
     """
-    call, key = case.small, case.patient.document_key
-    read = [each for each in call.entries if each.stream == call.read]
-    shape = call.text(call.read).shape[:2]
+    call, key = case.call, case.patient.document_key
     if key is not None:
         value: Any = call.values.get(key)
-        if not isinstance(value, Tensor) or value.shape != shape:
+        if not isinstance(value, Tensor) or value.shape != call.text(call.read).shape[:2]:
             raise Skip(f"the batch has no input {key} of the size of the text")
-        return value.long().masked_fill(~call.keep(call.read), -1)
-    for entry in read:
-        if entry.role == "positions" and call.values[entry.key].shape == shape:
-            begins: Tensor = call.values[entry.key] == 0
-            keep = call.keep(call.read)
-            if bool(((begins & keep).sum(1) > 1).any()):
-                return (begins.long().cumsum(1) - 1).masked_fill(~keep, -1)
-    if case.patient.batch is not None and (over := text_ends(case.patient)):
-        text, keep = case.call.text(call.read), case.call.keep(call.read)
+    elif case.patient.batch is not None and call.documents(call.read) is None:
+        _refuse_unpacked(case)
+    found = case.packed.documents(call.read)
+    assert found is not None, "it is packed"
+    return found
+
+
+def _refuse_unpacked(case: Case) -> None:
+    """Rows whose text does not end within are not packed."""
+    call, over = case.call, text_ends(case.patient)
+    if over:
+        text, keep = call.text(call.read), call.keep(call.read)
         ended = torch.isin(text, torch.tensor(sorted(over), device=text.device)) & keep
         ended &= keep.flip(1).cumsum(1).flip(1) > 1  # real tokens follow
         ended &= keep.cumsum(1) > 1  # some texts begin with the id that ends one
         if not bool(ended.any()):
             raise NotApplicable("no text of the batch ends within a row: nothing is packed")
-    raise Skip("nothing says that rows hold several documents: name the input by document_key=")
 
 
 def _other(sight: Sight, documents: Tensor) -> Tensor:

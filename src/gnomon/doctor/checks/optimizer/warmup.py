@@ -49,7 +49,8 @@ def warmup(case: Case) -> Outcome:
             mend="Print the rate at the first, the middle and the last step.",
         )
     planned = case.patient.planned_steps
-    if planned is not None and rates.rates[-1] >= rates.peak and rates.rates[0] < rates.peak / 2:
+    rising = rates.rates.index(rates.peak) == len(rates.rates) - 1
+    if planned is not None and rising and rates.rates[0] < rates.peak / 2:
         return warning(
             f"the rate is still rising at the last of {planned} planned steps: the warm-up is "
             "longer than the training",

@@ -2,7 +2,6 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.constant import one_document
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.lookups import lookups, lookups_of_batch
 
@@ -68,7 +67,7 @@ def position_range(case: Case) -> Outcome:
     places = _places(case)
     call = case.small.rows([0])
     for stream in call.streams:
-        call = one_document(call.longer(stream, longest), stream)
+        call = call.longer(stream, longest).one_document(stream)
     tried = lookups(case, call)
     wrong = tried.wrong
     if wrong is not None and not wrong.is_text:
@@ -138,7 +137,7 @@ def _places(case: Case) -> set[str]:
     call = case.small.rows([0])
     for stream in call.streams:
         call = call.cut(stream, 0, min(_SHORT, call.length(stream)))
-        call = one_document(call, stream)
+        call = call.one_document(stream)
     lengths = {call.length(stream) for stream in call.streams}
     allowed = lengths | {length + 1 for length in lengths}
     return {

@@ -11,7 +11,7 @@ from torch import nn
 from gnomon.doctor.as_found import Weights
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.finding import Outcome, Skip, passed, warning
+from gnomon.doctor.finding import NotApplicable, Outcome, Skip, passed, warning
 from gnomon.doctor.norms import norms
 
 _FAULTY = """
@@ -107,6 +107,11 @@ def rescaled_weights(case: Case) -> Outcome:
     part, (factor, least) = min(tried.items(), key=lambda each: each[1][1])
     numbers: dict[str, Any] = {"loss": base, "with_factor": {n: list(t) for n, t in tried.items()}}
     if usual - least > max(_NATS, _SHARE * base):
+        if least > (counts := _counts_alone(case)):
+            raise NotApplicable(
+                f"with the best factor, too, it predicts worse than counts of the tokens would "
+                f"({least:.3f}, {counts:.3f} nats): it has learned too little to have a size"
+            )
         return warning(
             f"with {part} times {factor:g} the loss on this batch is {least:.3f} instead of "
             f"{base:.3f} (with the last norm's times another factor {sharper:.3f})",
@@ -118,6 +123,24 @@ def rescaled_weights(case: Case) -> Outcome:
         f"parts gives {least:.3f} ({part} times {factor:g})",
         **numbers,
     )
+
+
+def _counts_alone(case: Case) -> float:
+    """The loss of predicting what is asked for by its frequency alone; ∞ where that is not known.
+
+    The entropy of the counts, corrected for their number (Miller 1955).
+    """
+    try:
+        objective = case.objective
+    except Skip:
+        return math.inf
+    asked = objective.target[objective.counts & (objective.mass > 0.5)]
+    if not asked.numel():
+        return math.inf
+    counts = asked.bincount()
+    counts = counts[counts > 0].double()
+    share = counts / counts.sum()
+    return float(-(share * share.log()).sum() + (len(counts) - 1) / (2 * counts.sum()))
 
 
 Parameters = list[tuple[str, nn.Parameter]]

@@ -1,0 +1,218 @@
+"""Models of packed documents: gnomon's language models, encoders in pretraining, their recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnomon.doctor.patient import Patient
+from gnomon.doctor.targets.packed import Packed, PackedRecipe, as_used, packed_patient
+from gnomon.doctor.targets.target import Target
+from gnomon.doctor.targets.training import OwnLoss, training_fields
+from gnomon.doctor.targets.vocabulary import NUM_TEXTS, OneText
+from gnomon.errors import GnomonError
+from gnomon.model import Transformer, load_model
+from gnomon.recipes import MaskedLanguageModelRecipe
+from gnomon.tasks.ids import SequenceIds
+from gnomon.tasks.masked_lm import masked
+from gnomon.tasks.masking import Masker
+from gnomon.tasks.packing import NO_LABEL, Borders, PackedBatch, PackedRows
+from gnomon.text import Tokenizer
+from gnomon.text.document_files import open_documents
+from gnomon.text.framing import Framing, OwnFraming, load_framing
+from gnomon.text.vocabulary import Vocabulary
+
+NUM_ROWS = 8
+_CHARACTERS = 20_000  # of a document that are read
+_TOKENS = 4_000  # of a made-up stream
+_RESERVED = 4  # ids below it are no text
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Some documents as `PackedRows` reads them, in memory."""
+
+    ids: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    vocabulary: Borders
+
+    @classmethod
+    def of(cls, documents: list[list[int]], borders: Borders, *, with_ends: bool) -> Stream:
+        """Of the ids of each."""
+        end = [borders.end_id] if with_ends else []
+        rows = [[borders.begin_id, *ids, *end] for ids in documents]
+        starts = np.cumsum([0, *map(len, rows[:-1])])
+        return cls(np.concatenate([np.array(row, np.int64) for row in rows]), starts, borders)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Of each document its number."""
+        return np.arange(1, len(self.starts) + 1)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def release(self) -> None:
+        """There is nothing on disk."""
+
+
+def texts_of(recipe: PackedRecipe) -> list[str]:
+    """The first documents of the training text; none where it cannot be read."""
+    try:
+        train, _ = open_documents(recipe.data)
+        return [text[:_CHARACTERS] for text in islice(train, NUM_TEXTS)]
+    except GnomonError:
+        return []
+
+
+def rows_of(recipe: PackedRecipe, texts: list[str], vocabulary: Vocabulary) -> PackedBatch:
+    """Some rows of these documents, as the training packs them and hides tokens."""
+    is_masked = isinstance(recipe, MaskedLanguageModelRecipe)
+    stream = Stream.of(vocabulary.encode(texts), vocabulary, with_ends=is_masked)
+    rows = PackedRows(stream, recipe.data.context)
+    spec = rows.sample(NUM_ROWS)
+    if isinstance(recipe, MaskedLanguageModelRecipe):
+        return masked(Masker(vocabulary, recipe.masking, recipe.training.seed), rows, spec, 0)
+    return rows.collate(spec)
+
+
+@dataclass(frozen=True)
+class _Own:
+    begin_id: int = SequenceIds().start
+    end_id: int = SequenceIds().end
+
+
+def made_up_rows(recipe: PackedRecipe, vocab_size: int) -> PackedBatch:
+    """Rows of random documents, short ones and long ones, where no vocabulary is learned yet."""
+    draw = np.random.default_rng(0)
+    documents: list[list[int]] = []
+    while sum(map(len, documents)) < _TOKENS:
+        length = int(draw.integers(4, max(8, min(64, recipe.data.context))))
+        documents.append(draw.integers(_RESERVED, vocab_size, length).tolist())
+    is_masked = isinstance(recipe, MaskedLanguageModelRecipe)
+    rows = PackedRows(Stream.of(documents, _Own(), with_ends=is_masked), recipe.data.context)
+    batch = rows.collate(rows.sample(NUM_ROWS))
+    if not isinstance(recipe, MaskedLanguageModelRecipe):
+        return batch
+    text = batch.inputs
+    generator = torch.Generator().manual_seed(0)
+    chosen = torch.rand(text.shape, generator=generator) < recipe.masking.share
+    chosen &= text >= _RESERVED
+    labels = text.masked_fill(~chosen, NO_LABEL)
+    target = torch.cat([batch.target[:, :1], labels], dim=1)
+    # The last id stands for what is hidden.
+    return replace(batch, inputs=text.masked_fill(chosen, vocab_size - 1), target=target)
+
+
+def open_document_recipe(name: str, recipe: PackedRecipe, device: torch.device) -> Target:
+    """The untrained model of a recipe; of a vocabulary that is not learned yet, random tokens."""
+    notes: list[str] = []
+    vocabulary = _given_vocabulary(recipe, notes)
+    size = recipe.tokenizer.vocab_size if vocabulary is None else vocabulary.vocab_size
+    torch.manual_seed(recipe.training.seed)
+    network = Transformer(replace(recipe.model, vocab_size=size)).to(device)
+    texts = texts_of(recipe) if vocabulary is not None else []
+    if vocabulary is not None and texts:
+        batch = rows_of(recipe, texts, vocabulary)
+    else:
+        notes.append("the vocabulary is not learned yet: rows of random documents are made up")
+        batch = made_up_rows(recipe, size)
+    family = network.config.family
+    return Target(
+        name=name,
+        kind="recipe",
+        what=f"the untrained {family} of recipe {recipe.name}, "
+        f"{sum(p.numel() for p in network.parameters()):,} parameters",
+        patient=trained_patient(network, recipe, batch.to(device), vocabulary, texts),
+        notes=tuple(notes),
+        suppress=recipe.doctor.suppress,
+    )
+
+
+def _given_vocabulary(recipe: PackedRecipe, notes: list[str]) -> Vocabulary | None:
+    if recipe.tokenizer.model_file is None:
+        return None
+    try:
+        return Vocabulary(OwnFraming(Tokenizer.load(recipe.tokenizer.model_file)))
+    except GnomonError as error:
+        notes.append(f"the given vocabulary cannot be read ({' '.join(str(error).split())})")
+        return None
+
+
+def document_model(
+    folder: Path,
+    device: torch.device,
+    recipe: PackedRecipe,
+    state: tuple[int, Mapping[str, Tensor] | None],
+    notes: list[str],
+) -> Patient:
+    """The model of a checkpoint, with rows of its training text.
+
+    Args:
+        state: steps made, and the optimizer's states.
+        notes: is added to.
+
+    Raises:
+        ModelError: the folder is damaged.
+    """
+    network = load_model(folder, device)
+    vocabulary = Vocabulary(load_framing(folder))
+    texts = texts_of(recipe)
+    if texts:
+        batch = rows_of(recipe, texts, vocabulary)
+    else:
+        notes.append("its training text cannot be read any more: rows of random documents")
+        batch = made_up_rows(recipe, vocabulary.vocab_size)
+    patient = trained_patient(network, recipe, batch.to(device), vocabulary, texts, state)
+    module = patient.module
+    assert isinstance(module, Packed)
+
+    def reload() -> Packed:
+        again = load_model(folder, device)
+        return Packed(again, as_used(again), module.objective)
+
+    return replace(patient, folder=folder, reload=reload)
+
+
+def trained_patient(
+    network: Transformer,
+    recipe: PackedRecipe,
+    batch: PackedBatch,
+    vocabulary: Vocabulary | None,
+    texts: list[str],
+    state: tuple[int, Mapping[str, Tensor] | None] = (0, None),
+    **fields: Any,
+) -> Patient:
+    """A model as it is used, with its loss, optimizer, schedule and step."""
+    patient = packed_patient(network, as_used(network), recipe, batch, ids_of(vocabulary))
+    module = patient.module
+    assert isinstance(module, Packed)
+    own_loss = OwnLoss(module.sums, module.count)
+    fields |= training_fields(network, recipe, step=state[0], tensors=state[1], own_loss=own_loss)
+    fields |= {"max_length": recipe.data.context, "texts": texts}
+    if vocabulary is not None:
+        fields["tokenizer"] = tokenizer_of(vocabulary.framing)
+    return replace(patient, **fields)
+
+
+def ids_of(vocabulary: Vocabulary | None) -> SequenceIds:
+    """What pads, begins and ends texts; gnomon's own ids where no vocabulary is there yet."""
+    if vocabulary is None:
+        return SequenceIds()
+    return SequenceIds(
+        pad=vocabulary.pad_id, start=vocabulary.begin_id, end=vocabulary.end_id, source_suffix=()
+    )
+
+
+def tokenizer_of(framing: Framing) -> OneText:
+    """The vocabulary in the form in which checks ask one."""
+    own: Any = getattr(framing, "tokenizer", framing)
+    return OneText(own)
