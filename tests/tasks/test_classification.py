@@ -214,6 +214,25 @@ def test_the_most_frequent_label_is_in_the_folder(trained: Path, tmp_path: Path)
     assert report.baselines["always things"][0].value == pytest.approx(100 / 3)
 
 
+def test_another_tokenizer_of_the_same_size_is_refused(trained: Path, tmp_path: Path) -> None:
+    import json
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(RunFolder(trained).best(), copy)
+    written = json.loads((copy / "tokenizer.json").read_text())
+    vocab = written["model"]["vocab"]
+    last, before = sorted(vocab, key=lambda piece: -vocab[piece])[:2]
+    vocab[last], vocab[before] = vocab[before], vocab[last]
+    (copy / "tokenizer.json").write_text(json.dumps(written))
+    with pytest.raises(ModelError, match="the tokenizer that it was saved with"):
+        gnomon.load(copy)
+    config = json.loads((copy / "config.json").read_text())
+    assert config.pop("vocabulary") == gnomon.load(trained).framing.fingerprint
+    (copy / "config.json").write_text(json.dumps(config))
+    assert gnomon.load(copy).labels  # whoever means it may
+
+
 def test_columns_that_do_not_fit_the_classifier(trained: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("text\tpair\tlabel\ndog\tcat\tanimals\npen\tcup\tthings\n")

@@ -25,7 +25,7 @@ from gnomon.model import TransformerConfig
 from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, write_config
 from gnomon.tasks.embedding import EncoderConfig
 from gnomon.tasks.ids import SequenceIds
-from gnomon.tasks.vocabulary_fit import check_vocabulary
+from gnomon.tasks.vocabulary_fit import VOCABULARY, check_vocabulary
 from gnomon.text import PretrainedTokenizer, TokenizerPair
 
 ORIGIN = "huggingface"
@@ -132,11 +132,12 @@ def _task(
     check_vocabulary(folder, pair.target, config.output_vocab_size(), "target")
     assert isinstance(pair.source, PretrainedTokenizer)
     generation = _generation(folder, theirs)
+    known = {VOCABULARY: pair.source.fingerprint}
     if architecture.task == "encoder":
         way = read_sentence_encoder(folder) or EncoderConfig()
-        return {"task": "encoder", "encoder": asdict(way)}
+        return {"task": "encoder", "encoder": asdict(way), **known}
     if architecture.task == "language_model":
-        return {"task": "language_model", "generation": generation}
+        return {"task": "language_model", "generation": generation, **known}
     ids = _ids(pair.source, generation, config)
     return {
         "task": "translation",
@@ -146,6 +147,7 @@ def _task(
         "longest_source": config.position.max_length,
         "longest_target": config.position.max_length,
         "tag_sets": [[]],
+        VOCABULARY: pair.fingerprint,
     }
 
 

@@ -31,7 +31,7 @@ from gnomon.model.io import (
     write_weights,
 )
 from gnomon.tasks.classifier import Classifier
-from gnomon.tasks.vocabulary_fit import check_vocabulary
+from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text.framing import load_framing
 from gnomon.text.labelled import LabelKind
 
@@ -55,6 +55,7 @@ def save_classifier(classifier: Classifier, folder: Path) -> None:
         "takes_pairs": classifier.takes_pairs,
         "threshold": classifier.threshold,
         "label_counts": classifier.label_counts,
+        VOCABULARY: classifier.framing.fingerprint,
     }
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
@@ -108,6 +109,7 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
         )
     module.merge_lora()  # what is used needs no second product
     framing = load_framing(folder)
+    check_fingerprint(folder, framing.fingerprint, config)
     check_vocabulary(folder, framing, network.config.vocab_size)
     return Classifier(
         module,

@@ -12,7 +12,7 @@ from gnomon.errors import ModelError
 from gnomon.model import TransformerConfig, count_parameters, load_model, save_model
 from gnomon.model.io import CARD_FILE, CONFIG_FILE, read_table
 from gnomon.tasks.embedding import Encoder, EncoderConfig
-from gnomon.tasks.vocabulary_fit import check_vocabulary
+from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text.framing import load_framing
 
 ENCODER = "encoder"
@@ -23,6 +23,7 @@ def save_encoder(encoder: Encoder, folder: Path) -> None:
     save_model(encoder.model, folder)
     config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
     config |= {"task": ENCODER, "encoder": asdict(encoder.config)}
+    config[VOCABULARY] = encoder.framing.fingerprint
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
     encoder.framing.save(folder)
@@ -49,6 +50,7 @@ def load_encoder(folder: Path, device: torch.device | str = "cpu") -> Encoder:
     except (TypeError, ValueError) as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     framing = load_framing(folder)
+    check_fingerprint(folder, framing.fingerprint, written)
     check_vocabulary(folder, framing, model.config.vocab_size)
     return Encoder(model, framing, config)
 

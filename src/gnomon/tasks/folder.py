@@ -19,7 +19,7 @@ from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_table, re
 from gnomon.tasks.card import model_card
 from gnomon.tasks.ids import SequenceIds
 from gnomon.tasks.translator import Translator
-from gnomon.tasks.vocabulary_fit import check_vocabulary
+from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text import Familiarity, TokenizerPair
 
 TASK = "translation"
@@ -38,6 +38,7 @@ def save_translator(translator: Translator, folder: Path) -> None:
     if translator.cuts_sources:
         config["long_sources"] = "cut"
     config |= {"tag_sets": [list(tags) for tags in translator.tag_sets]}
+    config[VOCABULARY] = translator.tokenizers.fingerprint
     if translator.ids != SequenceIds():
         config["ids"] = asdict(translator.ids)
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
@@ -69,6 +70,7 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
     except (TypeError, ValueError) as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     tokenizers = TokenizerPair.load(folder)
+    check_fingerprint(folder, tokenizers.fingerprint, config)
     check_vocabulary(folder, tokenizers.source, model.config.vocab_size, "source")
     check_vocabulary(folder, tokenizers.target, model.config.output_vocab_size(), "target")
     for name in _LONGEST:

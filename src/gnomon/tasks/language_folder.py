@@ -14,7 +14,7 @@ from gnomon.errors import ModelError
 from gnomon.model import count_parameters, load_model, save_model
 from gnomon.model.io import CARD_FILE, CONFIG_FILE
 from gnomon.tasks.language_model import LanguageModel
-from gnomon.tasks.vocabulary_fit import check_vocabulary
+from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text.framing import load_framing
 from gnomon.text.vocabulary import Vocabulary
 
@@ -26,7 +26,7 @@ def save_language_model(model: LanguageModel, folder: Path) -> None:
     """Write a model folder; give one from `gnomon.files.atomic_folder` where others may look."""
     save_model(model.model, folder)
     config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    config |= {"task": TASK, "context": model.context}
+    config |= {"task": TASK, "context": model.context, VOCABULARY: model.vocabulary.fingerprint}
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
     model.vocabulary.save(folder)
@@ -56,6 +56,7 @@ def load_language_model(folder: Path, device: torch.device | str = "cpu") -> Lan
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=f"context {context!r}")
     framing = load_framing(folder)
     vocabulary = Vocabulary(framing)
+    check_fingerprint(folder, framing.fingerprint, config)
     check_vocabulary(folder, framing, model.config.vocab_size)
     return LanguageModel(
         model,
