@@ -380,8 +380,9 @@ class Call:
             "numbers": 0,
             "documents": NO_DOCUMENT,
         }[entry.role]
-        if entry.role == "ignore" and value.is_floating_point():
-            filling = float("-inf")
+        if entry.role == "ignore" and value.is_floating_point():  # what hides the others, or would
+            lowest = float(value.min()) if value.numel() else 0.0
+            filling = lowest if lowest < -1 else torch.finfo(value.dtype).min
         return torch.full(size, filling, dtype=value.dtype, device=value.device)
 
 

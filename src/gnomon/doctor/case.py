@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gnomon.doctor.blocks import Block, block_names, blocks
-from gnomon.doctor.call import Call, Key
+from gnomon.doctor.call import IGNORED_LABEL, Call, Entry, Key
 from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.forms import quantised
 from gnomon.doctor.inputs import call_of, config_of, named, with_decoder_inputs
@@ -76,15 +76,15 @@ class Case:
         self.facts: dict[str, Any] = {}
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
-        """What `compute` gave the first time, or that it raised `Skip`."""
+        """What `compute` gave the first time, or what it raised: a model that fails fails once."""
         if name not in self.facts:
             try:
                 self.facts[name] = compute()
-            except Skip as reason:
-                self.facts[name] = reason
+            except (Exception, SystemExit) as error:  # the model's code may raise anything
+                self.facts[name] = error
         found = self.facts[name]
-        if isinstance(found, Skip):
-            raise type(found)(*found.args)
+        if isinstance(found, BaseException):
+            raise found.with_traceback(None)  # which would keep all that the run had made
         return found  # type: ignore[no-any-return]
 
     # The module
@@ -108,7 +108,7 @@ class Case:
     @fact
     def kind(self) -> Literal["gnomon", "huggingface", "torch"]:
         """Whose model it is."""
-        packages = {each.__module__.split(".")[0] for each in type(self.module).__mro__}
+        packages = {each.__module__.split(".")[0] for each in type(self.patient.module).__mro__}
         if "transformers" in packages:
             return "huggingface"
         return "gnomon" if "gnomon" in packages else "torch"
@@ -152,7 +152,21 @@ class Case:
         patient = _wrapped(self)
         batch = patient.batch
         values = make_inputs(patient) if batch is None else named(self.module, batch)
-        return call_of(patient, with_decoder_inputs(patient, values))
+        return self._with_mask(call_of(patient, with_decoder_inputs(patient, values)))
+
+    def _with_mask(self, call: Call) -> Call:
+        """Hugging Face's models hide padding by a mask alone, and texts of one length need none.
+
+        Such a call is given one, so that padding can be tried as the model takes it. Not where
+        functions of the user's read a batch by place.
+        """
+        patient = self.patient
+        given = (patient.loss, patient.step, patient.generate, patient.beam_generate)
+        is_called = any(function is not None for function in given)
+        by_place = is_called and not isinstance(patient.batch, Mapping)
+        if self.kind != "huggingface" or by_place or not bool(call.keep("source").all()):
+            return call
+        return self.told(call)
 
     @fact
     def reads_vectors(self) -> bool:
@@ -389,15 +403,18 @@ class Case:
         text = call.text(call.read)
         if logits is None or text.dim() != 2:
             raise Skip("no loss function was handed over, and the batch has no labels")
-        if logits.dim() == 2 and logits.size(0) == text.size(0):
-            labels = torch.arange(text.size(0), device=text.device) % max(logits.size(1), 1)
-            return call.with_values(labels=labels)
+        if logits.dim() == 2 and logits.size(0) == self.base.call.num_rows():
+            if logits.size(1) < 2:
+                raise Skip("the model gives one value for each text, and the batch has no labels")
+            labels = torch.arange(text.size(0), device=text.device) % logits.size(1)
+            return _with_labels(call, labels)
         keep = call.keep(call.read)
-        labels = text.masked_fill(~keep, -100)
+        # Where it is no token that is asked for, a word has the same label everywhere.
+        labels = (text % logits.size(-1)).masked_fill(~keep, IGNORED_LABEL)
         if call.read == "target":  # a decoder's inputs are its labels, shifted already
             labels = labels.roll(-1, 1)
-            labels[:, -1] = -100
-        return call.with_values(labels=labels)
+            labels[:, -1] = IGNORED_LABEL
+        return _with_labels(call, labels)
 
     def any_loss(self, call: Call) -> Tensor:
         """For gradients, a scalar: the training loss, else the next token's, else a projection."""
@@ -438,6 +455,15 @@ class Case:
                 name: None if p.grad is None else p.grad.detach()  # its own are put back
                 for name, p in self.module.named_parameters()
             }
+
+    @fact
+    def labels_are_invented(self) -> bool:
+        """Whether the loss asks for labels that nobody handed over and that are not the text."""
+        call = self.call
+        if self.patient.loss is not None or any(each.role == "labels" for each in call.entries):
+            return False
+        logits = self.base.tensors.get("logits")
+        return logits is None or logits.size(-1) < call.streams[call.read].vocab_size
 
     @fact
     def loss_gives_gradients(self) -> bool:
@@ -553,6 +579,12 @@ def unlabelled(call: Call) -> Call:
     for entry in [each for each in call.entries if each.role == "labels"]:
         call = without(call, entry.key)
     return call
+
+
+def _with_labels(call: Call, labels: Tensor) -> Call:
+    """The call with labels of its texts, or of each position."""
+    entry = Entry("labels", "labels", call.read, 0, (1,) if labels.dim() > 1 else ())
+    return replace(call.with_values(labels=labels), entries=(*call.entries, entry))
 
 
 class _SelfAttention(nn.Module):

@@ -272,7 +272,7 @@ def _noted(
     looking = observe(module) if observed else contextlib.nullcontext(Record())
     with torch.no_grad(), looking as record, noting(case, writer, note):
         torch.manual_seed(0)
-        tokens = run(call, num_tokens).detach()
+        tokens = run(call, num_tokens).detach().to(call.text(call.read).device)
     if tokens.dim() != 2 or tokens.size(0) != rows:
         raise Skip(f"generate gives {tuple(tokens.shape)}, not the tokens of {rows} rows")
     if tokens.size(1) > num_tokens:  # the prompt comes first

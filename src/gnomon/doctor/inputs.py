@@ -223,6 +223,8 @@ def _mask(
 def _polarity(
     name: str, value: Tensor, text: Entry, values: Mapping[Key, Any], patient: Patient
 ) -> Role:
+    if value.is_floating_point() and bool((value <= 0).all()):
+        return "ignore"  # it is added to the scores, whatever it is called
     if "key_padding_mask" in name or "ignore" in name:
         return "ignore"
     if "attention_mask" in name or "keep" in name:
@@ -230,8 +232,6 @@ def _polarity(
     pad_id = known_pad_id(patient)
     ids: Tensor = values[text.key]
     flat = value.reshape(value.size(0), -1)
-    if value.is_floating_point() and bool((value <= 0).all()) and bool((value < -1).any()):
-        return "ignore"
     if (
         pad_id is not None
         and ids.dim() == 2

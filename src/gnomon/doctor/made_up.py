@@ -65,11 +65,12 @@ def _candidates(patient: Patient) -> Iterator[dict[str, Tensor]]:
         ids = required[0]
     values = {ids: _ids(patient, "source")}
     with_mask = _with_mask(values, ids, patient, parameters)
+    device = _device(module)
     if target is not None and two is not False:
         both = with_mask | {target: _ids(patient, "target")}
         mask = "decoder_attention_mask"
         if mask in parameters:
-            both[mask] = _keep("target")
+            both[mask] = _keep("target", device)
         yield both
         yield values | {target: both[target]}
     if target not in required:
@@ -77,7 +78,7 @@ def _candidates(patient: Patient) -> Iterator[dict[str, Tensor]]:
         yield values
     others = [name for name in required if name not in (ids, target)]
     if len(others) == 1 and target is None:
-        yield values | {others[0]: _keep("source")}
+        yield values | {others[0]: _keep("source", device)}
 
 
 def _with_mask(
@@ -86,7 +87,7 @@ def _with_mask(
     """The mask of padding beside the ids, where the model takes one."""
     for name in ("attention_mask", "keep"):
         if name in parameters:
-            keep = _keep("source")
+            keep = _keep("source", _device(patient.module))
             return values | {name: keep.long() if name == "attention_mask" else keep}
     if known_pad_id(patient) is None:
         return {ids: values[ids]}
@@ -108,9 +109,9 @@ def _ids(patient: Patient, stream: str) -> Tensor:
     return ids.to(_device(patient.module))
 
 
-def _keep(stream: str) -> Tensor:
-    lengths = torch.tensor(LENGTHS[stream])
-    return torch.arange(int(lengths.max()))[None] < lengths[:, None]
+def _keep(stream: str, device: torch.device | None = None) -> Tensor:
+    lengths = torch.tensor(LENGTHS[stream], device=device)
+    return torch.arange(max(LENGTHS[stream]), device=device)[None] < lengths[:, None]
 
 
 def _device(module: nn.Module | None) -> torch.device:
@@ -123,10 +124,11 @@ def _torch_modules(module: nn.Module) -> Iterator[dict[str, Tensor]]:
     sizes = [each.embed_dim for each in module.modules() if isinstance(each, nn.MultiheadAttention)]
     if not sizes or any(isinstance(each, nn.Embedding) for each in module.modules()):
         return
-    first = is_batch_first(module)
-    source, target = _vectors("source", sizes[0], first), _vectors("target", sizes[0], first)
-    hidden, hidden_target = ~_keep("source"), ~_keep("target")
-    causal = nn.Transformer.generate_square_subsequent_mask(max(LENGTHS["target"])) < 0
+    first, device = is_batch_first(module), _device(module)
+    source, target = (_vectors(each, sizes[0], first).to(device) for each in LENGTHS)
+    hidden, hidden_target = (~_keep(each, device) for each in LENGTHS)
+    length = max(LENGTHS["target"])
+    causal = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
     if isinstance(module, nn.Transformer):
         yield {
             "src": source, "tgt": target, "tgt_mask": causal, "src_key_padding_mask": hidden,

@@ -63,6 +63,8 @@ def initial_loss(case: Case) -> Outcome:
     patient, call = case.patient, case.call
     if case.is_fresh is False and patient.batch is None:
         raise Skip("the model is trained and no batch of its own text was handed over")
+    if case.is_fresh is not True and case.labels_are_invented:
+        raise Skip("the batch has no labels, and a trained model need not give made-up ones")
     num_classes = _num_classes(case)
     loss = _loss(case)
     guess = math.log(num_classes)
@@ -84,12 +86,10 @@ def initial_loss(case: Case) -> Outcome:
                 mend="Divide the sum by the number of target tokens.",
                 **numbers,
             )
-    if loss > 2 * guess:
-        return failure(evidence, **numbers)
     own_labels = patient.loss is not None or any(each.role == "labels" for each in call.entries)
     if case.is_fresh is False:
-        if own_labels and loss > guess + _WORSE:
-            return warning(
+        if loss > 2 * guess or (own_labels and loss > guess + _WORSE):
+            return (failure if loss > 2 * guess else warning)(
                 f"{evidence}: the model is trained and does worse than one that knows nothing",
                 cause="The text is of another kind or encoded otherwise than in training, the "
                 "labels are not what it was trained on, or weights were damaged.",
@@ -98,6 +98,8 @@ def initial_loss(case: Case) -> Outcome:
                 **numbers,
             )
         return passed(f"{evidence}; the model is trained", **numbers)
+    if loss > 2 * guess:
+        return failure(evidence, **numbers)
     # Logits of variance s² cost s²/2: a variance of 3 is still usual.
     if loss > guess + 1.5:
         return warning(evidence, **numbers)

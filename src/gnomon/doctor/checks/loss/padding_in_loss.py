@@ -135,10 +135,12 @@ def with_padding(case: Case) -> Objective:
 
 def _asked_for_padding(objective: Objective) -> int:
     """Real positions before padding whose target is the padding id."""
-    pad_id = objective.call.streams[objective.call.read].pad_id
-    text, keep = objective.text, objective.keep
+    stream = objective.call.streams[objective.call.read]
+    pad_id, text, keep = stream.pad_id, objective.text, objective.keep
     if pad_id is None or text.dim() != 2 or bool((text == pad_id)[keep].any()):
         return 0  # unknown, or a token as well (the end of a text)
+    if objective.vocab_size < stream.vocab_size:
+        return 0  # the labels are no tokens: one of them has the number of padding
     before = keep[:, :-1] & ~keep[:, 1:]
     asked = objective.counts & (objective.target == pad_id) & (objective.mass > 0.5)
     return int((asked[:, :-1] & before).sum())

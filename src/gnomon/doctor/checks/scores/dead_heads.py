@@ -41,13 +41,13 @@ def dead_heads(case: Case) -> Outcome:
     """A head whose output is zero, or read by nothing, costs as much as the others.
 
     A head whose scores are all the same, or the same for every token that asks, is told, too: it
-    averages, whatever the text. A model in which all output projections start at zero is fresh, not
-    dead.
+    averages, whatever the text. A model in which all output projections, or all queries, start at
+    zero is fresh, not dead.
     """
     dead: list[str] = []
     causes: list[str] = []
     whole: list[str] = []
-    counted, alive = 0, False
+    counted, alive, asking = 0, False, False
     for each in heads(case):
         if not each.queries:
             continue
@@ -55,6 +55,7 @@ def dead_heads(case: Case) -> Outcome:
         silent = _silent(each.context)
         unread = _silent(size) if size is not None else torch.zeros_like(silent)
         blind = _blind(each.score_std) | _same_for_all(each)
+        asking = asking or not _asks_nothing(each)
         counted += silent.numel()
         alive = alive or not bool((silent | unread).all())
         if bool((silent | unread).all()) and silent.numel() > 1:
@@ -72,6 +73,8 @@ def dead_heads(case: Case) -> Outcome:
             )
     if not counted:
         raise Skip("no attention call shows its heads on texts of four tokens or more")
+    if case.is_fresh and not asking:
+        return passed("all queries, or all keys, are zero: a fresh model that starts so")
     if whole and alive:
         dead = [f"all heads of {name or 'the module'}" for name in whole] + dead
         causes.insert(0, "In a whole layer the heads' output, or the projection of it, is zero.")
@@ -108,6 +111,12 @@ def _same_for_all(layer: Heads) -> Tensor:
             off = (vectors - vectors[:, :, :1]).abs().amax((0, 2, 3))
             same |= off <= _NOTHING * vectors.abs().amax((0, 2, 3))
     return same
+
+
+def _asks_nothing(layer: Heads) -> bool:
+    """All its queries, or all its keys, are zero."""
+    vectors = (layer.call.query, layer.call.key)
+    return any(each is not None and not bool(each.any()) for each in vectors)
 
 
 def _named(layer: Heads, which: Tensor) -> list[str]:

@@ -84,6 +84,8 @@ def rescaled_weights(case: Case) -> Outcome:
     case.must_be_trained()
     if case.patient.batch is None:
         raise Skip("no batch of its own text was handed over")
+    if case.labels_are_invented:
+        raise Skip("the batch has no labels")
     call = case.brief
     if int(call.keep(call.read).sum()) < _FEWEST:
         raise Skip("the batch has fewer than 16 tokens")
