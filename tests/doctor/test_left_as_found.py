@@ -97,11 +97,17 @@ def test_the_settings_of_the_process_are_as_they_were() -> None:
             torch.set_num_threads(threads + 1)
             torch.autograd.set_detect_anomaly(True)
             torch.set_float32_matmul_precision("medium")
+            torch.backends.cudnn.benchmark = True
+            torch.use_deterministic_algorithms(False)
             return scores
 
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         examine(Setting())
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert not torch.backends.cudnn.benchmark
         assert torch.get_default_dtype() is torch.float32
         assert torch.get_num_threads() == threads
         assert not torch.is_anomaly_enabled()
@@ -111,6 +117,20 @@ def test_the_settings_of_the_process_are_as_they_were() -> None:
         torch.set_num_threads(threads)
         torch.autograd.set_detect_anomaly(False)
         torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cudnn.benchmark = False
+
+
+def test_a_generator_of_the_model_s_own_stands_where_it_stood() -> None:
+    class Drawing(Model):
+        def odd(self) -> None:
+            torch.rand(3, generator=self.generator)
+
+    module = Drawing()
+    module.generator = torch.Generator().manual_seed(7)
+    before = module.generator.get_state()
+    examine(module)
+    assert torch.equal(module.generator.get_state(), before)
 
 
 def test_the_optimizer_has_the_same_tensors_with_the_same_values() -> None:

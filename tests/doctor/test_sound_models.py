@@ -105,3 +105,61 @@ def test_a_model_that_fails_fails_once() -> None:
     told = [each for each in report if "not this batch" in each.evidence]
     assert len(told) > 20 and not report.of("fail", "warn")
     assert len(calls) < len(told)
+
+
+class InHalf(nn.Module):
+    """Weights in fp32, attention in bf16, its sum over the keys taken four at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.position = nn.Embedding(50, 32), nn.Embedding(64, 32)
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, ids: Tensor, keep: Tensor) -> Tensor:
+        x = self.embed(ids) + self.position((keep.cumsum(1) - 1).clamp(min=0))
+        q, k, v = self.qkv(x)[:, None].bfloat16().chunk(3, dim=-1)
+        T = ids.size(1)
+        may = torch.ones(T, T, dtype=torch.bool).tril() & keep[:, None, None]
+        scores = (q @ k.transpose(-1, -2) / 32**0.5).masked_fill(~may, -1e30)
+        weights = scores.float().softmax(-1).masked_fill(~may, 0.0).bfloat16()
+        parts = [weights[..., n : n + 4] @ v[:, :, n : n + 4] for n in range(0, T, 4)]
+        read: Tensor = self.out(torch.stack(parts).sum(0)[:, 0].float())
+        return read
+
+
+def test_rounding_is_that_of_what_attention_computes_in() -> None:
+    keep = torch.arange(12) >= torch.tensor([[0], [3], [5]])
+    batch = {"ids": ids() * keep, "keep": keep}
+    report = diagnose(
+        InHalf(), batch, causal=True, padding_side="left", only=["left-padding", "padding-leak"]
+    )
+    assert not report.of("fail", "warn"), report
+
+
+def test_the_scores_of_a_trained_model_are_larger_than_at_its_start() -> None:
+    module = Reader()
+    with torch.no_grad():  # no 1/√d_k, which its weights make up for as in T5; then it was trained
+        module.query.weight *= 3.0
+        module.norm.weight += 0.1 * torch.randn(32)
+    module.by_distance.data.zero_()
+    seen = found("score-scale", Unscaled(module))
+    assert seen.verdict == "warn" and "trained weights" in seen.evidence, seen
+    module.query.weight.data *= 8.0
+    assert found("score-scale", Unscaled(module)).verdict == "fail"
+
+
+class Unscaled(nn.Module):
+    """The same attention without its scale."""
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__()
+        self.reader = reader
+
+    def forward(self, ids: Tensor) -> Tensor:
+        r, T = self.reader, ids.size(1)
+        x = r.embed(ids)
+        q, k, v = (f(x).view(-1, T, 2, 16).transpose(1, 2) for f in (r.query, r.key, r.value))
+        context = ((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        read: Tensor = r.norm(x + r.out(context))
+        return read

@@ -153,6 +153,8 @@ def _content(value: Any) -> Any:
         return copy.copy(value)
     if isinstance(value, Tensor) and has_values(value):
         return value.detach().clone()
+    if isinstance(value, torch.Generator):
+        return value.get_state()
     return None
 
 
@@ -166,6 +168,8 @@ def _put_back(owner: nn.Module, name: str, value: Any, content: Any) -> None:
     elif isinstance(value, set) and value != content:
         value.clear()
         value |= content
+    elif isinstance(value, torch.Generator):
+        value.set_state(content)
     elif isinstance(content, Tensor) and not torch.equal(value.detach(), content):
         with torch.no_grad():
             value.data.copy_(content)

@@ -273,9 +273,8 @@ class Call:
                     parts = parts if side == "left" else parts[::-1]
                     values[entry.key] = torch.cat(parts, dim=time)
                 if entry.role == "square" and len(entry.times) == 2:
-                    values[entry.key] = _grown_square(
-                        self.values[entry.key], values[entry.key], num, side
-                    )
+                    grow = _grown_square if entry.batch is None else _grown_by_hidden
+                    values[entry.key] = grow(self.values[entry.key], values[entry.key], num, side)
         return replace(self, values=values)
 
     def longer(self, stream: StreamName, length: int) -> Call:
@@ -306,9 +305,7 @@ class Call:
             value: Tensor = values[entry.key]
             place = _along(where.to(value.device), value, entry.batch, entry.times[-1])
             if entry.role == "square":
-                keeps = bool(value.diagonal(dim1=-2, dim2=-1).bool().any())
-                if value.dtype == torch.bool:
-                    values[entry.key] = value & ~place if keeps else value | place
+                values[entry.key] = torch.where(place, _hides(value), value)
             elif entry.role not in ("positions", "numbers"):
                 time = entry.times[0]
                 fill = self._padding(entry, value, time, value.size(time), "right", 1)
@@ -399,6 +396,29 @@ def _along(where: Tensor, value: Tensor, batch: int, time: int) -> Tensor:
     return (where if batch < time else where.t()).reshape(shape)
 
 
+def _keeps(square: Tensor) -> bool:
+    """Whether True (or 1) stands where one may attend: at itself, mostly."""
+    return bool(square.diagonal(dim1=-2, dim2=-1).bool().any())
+
+
+def _hides(square: Tensor) -> Tensor:
+    """What hides a key in this square, a scalar of its dtype."""
+    if not square.is_floating_point():
+        return torch.tensor(not _keeps(square), device=square.device).to(square.dtype)
+    lowest = square.min() if square.numel() else square.new_zeros(())
+    return lowest if lowest < -1 else square.new_tensor(torch.finfo(square.dtype).min)
+
+
+def _grown_by_hidden(before: Tensor, after: Tensor, num: int, side: Side) -> Tensor:
+    """Each text's own mask for `num` more positions: nobody sees them but each of them itself."""
+    new = torch.zeros(after.size(-1), dtype=torch.bool, device=after.device)
+    new[slice(num) if side == "left" else slice(-num, None)] = True
+    itself = torch.eye(len(new), dtype=torch.bool, device=after.device)
+    shows = before.new_zeros(()) if before.is_floating_point() else ~_hides(before).bool()
+    grown = torch.where(new[:, None], shows.to(after.dtype), after)
+    return torch.where(new & ~itself, _hides(before), grown)
+
+
 def _grown_square(before: Tensor, after: Tensor, num: int, side: Side) -> Tensor:
     """A `[T, T]` mask for `num` more positions: causal if it was, else everyone sees everyone."""
     size = after.size(-1)
@@ -412,7 +432,9 @@ def _grown_square(before: Tensor, after: Tensor, num: int, side: Side) -> Tensor
     if is_bool and (causal_hidden or causal_keep):
         return (grown_upper if causal_hidden else ~grown_upper).expand(after.shape)
     if not is_bool and causal_hidden and old > 1:
-        lowest = before.min()
-        zeros = torch.zeros_like(after)
-        return zeros.masked_fill(grown_upper, float(lowest))
+        return torch.zeros_like(after).masked_fill(grown_upper, float(before.min()))
+    if is_bool and _keeps(before):
+        new = torch.arange(size, device=after.device)
+        new = new < num if side == "left" else new >= old
+        return after | new | new[:, None]
     return after

@@ -142,7 +142,15 @@ class Case:
                 f"{len(names)} int8 layers ({names[0]} …) round by the largest value of the whole "
                 "batch, so that any word moves all results: examine the model before quantisation"
             )
-        return rounding(self.dtype)
+        return max(map(rounding, {self.dtype, *self._attends_in}))
+
+    @property
+    def _attends_in(self) -> set[torch.dtype]:
+        """Whatever the weights are in, a model may compute in half precision (autocast inside)."""
+        try:
+            return {c.query.dtype for c in self.seen.record.attention if c.query is not None}
+        except Exception:  # it does not run: told by whoever runs it
+            return set()
 
     # Inputs and runs
 

@@ -28,12 +28,28 @@ class Load:
     unexpected: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reloaded:
-    """The second model, in evaluation mode, and how it was loaded."""
+    """How the second model was loaded, and once itself.
 
-    module: nn.Module
+    Attributes:
+        ties: names of its parameters that share one storage, see `tied`.
+    """
+
     loads: tuple[Load, ...]
+    ties: list[tuple[str, ...]]
+    module: nn.Module | None
+
+    def taken(self) -> nn.Module:
+        """The model, in evaluation mode, which is kept no longer: it takes the memory of a second.
+
+        Raises:
+            Skip: it was taken before.
+        """
+        module, self.module = self.module, None
+        if module is None:
+            raise Skip("what was saved was loaded and compared already")
+        return module
 
 
 @remembered
@@ -53,7 +69,7 @@ def reloaded(case: Case) -> Reloaded:
         raise Skip(f"building it again fails: {type(error).__name__}: {error}"[:300]) from None
     if not isinstance(module, nn.Module):
         raise Skip(f"reload gives a {type(module).__name__}, not a module")
-    return Reloaded(module.eval(), tuple(loads))
+    return Reloaded(tuple(loads), tied(module), module.eval())
 
 
 @contextmanager

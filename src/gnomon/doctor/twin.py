@@ -45,12 +45,9 @@ def twin(case: Case) -> Twin:
     first = next(own.parameters())
     module = module.to(device=first.device, dtype=_dtype(own))
     weights = own.state_dict()
-    names = set(module.state_dict())
-    fitting = {
-        name: value
-        for name, value in weights.items()
-        if name in names and module.state_dict()[name].shape == value.shape
-    }
+    theirs = module.state_dict()
+    names = set(theirs)
+    fitting = {n: v for n, v in weights.items() if n in names and theirs[n].shape == v.shape}
     module.load_state_dict(fitting, strict=False)
     flags = {name: p.requires_grad for name, p in own.named_parameters()}
     for name, parameter in module.named_parameters():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+import gnomon
 from gnomon.doctor import Finding, Patient, all_checks
 from gnomon.doctor.examine import examine
 
@@ -152,3 +155,23 @@ def test_a_table_of_positions_is_not_taken_for_the_vocabulary() -> None:
     batch = {"ids": torch.randint(1, 60, (2, 8))}
     finding = found("vocabulary-mismatch", module=Reader(), batch=batch, tokenizer=Letters(90))
     assert finding.verdict == "pass", finding.evidence
+
+
+def test_what_was_loaded_again_is_not_kept_for_the_other_checks() -> None:
+    sound, built = model("gpt2"), []
+
+    def reload() -> nn.Module:
+        again = copy.deepcopy(sound)
+        built.append(weakref.ref(again))
+        return again
+
+    alive: list[tuple[str, bool]] = []
+
+    def look(finding: Finding) -> None:
+        gc.collect()
+        alive.append((finding.code, built[0]() is not None))
+
+    codes = ["broken-tie", "key-prefix", "reload", "noise-in-eval"]
+    report = gnomon.diagnose(sound, reload=reload, only=codes, progress=look)
+    assert report["reload"].verdict == report["broken-tie"].verdict == "pass", report
+    assert len(built) == 1 and dict(alive)["key-prefix"] and not dict(alive)["reload"]

@@ -86,7 +86,7 @@ def broken_tie(case: Case) -> Outcome:
 def _after_loading(case: Case, groups: list[tuple[str, ...]]) -> Outcome:
     together = "; ".join(" = ".join(group) for group in groups)
     try:
-        again = {name: group for group in tied(reloaded(case).module) for name in group}
+        again = {name: group for group in reloaded(case).ties for name in group}
     except Skip:
         if not groups:
             raise NotApplicable("nothing is tied, and nothing says that it should be") from None

@@ -60,8 +60,8 @@ def reload(case: Case) -> Outcome:
 
     The second model's tensors are compared bit for bit, then its output on the same batch.
     """
-    again = reloaded(case)
-    saved, loaded = case.module.state_dict(), again.module.state_dict()
+    again = reloaded(case).taken()
+    saved, loaded = case.module.state_dict(), again.state_dict()
     if absent := sorted(set(saved) ^ set(loaded)):
         return failure(
             f"{len(absent)} names stand in one of the two models only: {_listed(absent)}",
@@ -94,7 +94,7 @@ def reload(case: Case) -> Outcome:
     before = case.base
     with torch.no_grad():
         torch.manual_seed(0)
-        after = run(again.module.to(before.main.device), before.call)
+        after = run(again.to(before.main.device), before.call)
     moved = difference(after.main, before.main)
     if moved > case.tolerance:
         return failure(

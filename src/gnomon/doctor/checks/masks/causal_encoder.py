@@ -75,7 +75,10 @@ def causal_encoder(case: Case) -> Outcome:
     ]
     return failure(
         f"in {len(layers)} of {len(seen)} layers of the encoder no query gives any weight to a "
-        "later word",
+        "later word"
+        if layers
+        else f"in {heads} of {total} heads of the encoder no query gives any weight to a later "
+        "word, though no layer is without heads that do",
         where=list(dict.fromkeys(where)),
         heads=heads,
         of=total,

@@ -1,14 +1,15 @@
 """bf16-update: an update is large enough to change the weights it is added to."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from gnomon.doctor.as_found import Weights
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.converted import converted
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.optimizing import held, optimizer_of
 from gnomon.doctor.restore import rolled_back
@@ -62,18 +63,18 @@ def bf16_update(case: Case) -> Outcome:
     still: dict[str, float] = {}
     asked = stood = 0
     with rolled_back(case.module, optimizer, case.patient.schedule):
-        before = {h.name: h.parameter.detach().clone() for h in coarse}
+        before = Weights(h.parameter for h in coarse)  # copied already: no second copy
         for name, parameter in case.module.named_parameters():
             gradient = gradients.get(name)
             parameter.grad = None if gradient is None else gradient.to(parameter, copy=True)
         for group in optimizer.param_groups if peak is not None else ():
             group["lr"] = peak
         optimizer.step()
-        for each in coarse:
+        for each, (_, _, value) in zip(coarse, before.kept, strict=True):
             gradient = gradients.get(each.name)
             if gradient is None or not bool((gradient != 0).any()):
                 continue
-            moved = each.parameter.detach() != before[each.name]
+            moved = each.parameter.detach() != value.to(each.parameter.device)
             wanted = int((gradient != 0).sum())
             same = int((~moved & (gradient != 0)).sum())
             asked, stood = asked + wanted, stood + same
@@ -105,5 +106,5 @@ def _gradients(case: Case) -> Mapping[str, Tensor | None]:
     except Skip:
         raise
     except Exception:
-        wide = copy.deepcopy(case.module).float()
+        wide = converted(case.module, torch.float32)
         return Case(replace(case.patient, module=wide)).gradients

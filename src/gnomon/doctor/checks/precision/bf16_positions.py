@@ -1,6 +1,5 @@
 """bf16-positions: positions are told apart when the model computes in bf16."""
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from gnomon.doctor.call import Call, StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.converted import converted
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.lookups import lookups
 from gnomon.doctor.run import run
@@ -119,8 +119,8 @@ def _errors(case: Case, name: StreamName) -> _Errors:
     call = _long(case, name)
     if sum(p.numel() for p in case.module.parameters()) > _MOST:
         raise Skip(f"the model has more than {_MOST:,} parameters: too large to copy")
-    module, wide = _first_keys(copy.deepcopy(case.module).float(), call, name)
-    _, low = _first_keys(copy.deepcopy(case.module).bfloat16(), call, name)
+    module, wide = _first_keys(converted(case.module, torch.float32), call, name)
+    _, low = _first_keys(converted(case.module, torch.bfloat16), call, name)
     error = (low - wide).square().mean((0, 1, 3)) / wide.square().mean()
     quarter = len(error) // 4
     early, late = (float(each.mean().sqrt()) for each in (error[:quarter], error[-quarter:]))

@@ -1,6 +1,5 @@
 """mask-constant: what hides keys exists in half precision."""
 
-import copy
 from dataclasses import replace
 
 import torch
@@ -8,6 +7,7 @@ import torch
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.converted import converted
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.optimizing import listed
 from gnomon.doctor.run import run
@@ -180,7 +180,7 @@ def _refused_in_fp16(case: Case) -> str | None:
     if sum(p.numel() for p in case.module.parameters()) > LARGEST:
         return None
     try:
-        low, call = copy.deepcopy(case.module).half(), case.small
+        low, call = converted(case.module, torch.float16), case.small
         halves = {
             key: value.half() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
             else value

@@ -38,6 +38,7 @@ _MENDED = _FAULTY.replace(
 )
 _NEAR = 0.02  # relative
 _FLAT, _LARGE = 1.5, 2.0  # spreads of scores: about 1 at the start of a sound training
+_SATURATED = 8.0  # of trained ones, which are several times as large in sound models
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def score_scale(case: Case) -> Outcome:
         biased = all(s.call.bias is not None and s.call.scale == 1.0 for s in off)
         if spread < _FLAT and (biased or all(s.absorbed for s in off)):
             return passed(f"{evidence}: the weights make up for it, as in T5", **numbers)
-        if spread > _LARGE:
+        if spread > (_LARGE if case.is_fresh is not False else _SATURATED):
             return failure(evidence, where=where, cause=cause, **numbers)
     return warning(f"{evidence}. {_why_no_failure(case, off)}", where=where, cause=cause, **numbers)
 
