@@ -93,14 +93,14 @@ class Weights:
 
     _copies: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
         self.kept = [
             (parameter, parameter.data, self._copy(parameter))
             for parameter in parameters
             if has_values(parameter)
         ]
 
-    def _copy(self, parameter: nn.Parameter) -> Tensor:
+    def _copy(self, parameter: Tensor) -> Tensor:
         held = self._copies.get(parameter)  # type: ignore[no-untyped-call]
         copied: Tensor | None = None if held is None else held()
         if copied is None or not _equal(parameter, copied):
