@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from gnomon.decoding import SearchConfig
 from gnomon.interop import export_model, import_model
 from gnomon.model import Transformer, TransformerConfig
 from gnomon.tasks import Encoder, LanguageModel, load_encoder, load_language_model
@@ -105,5 +106,9 @@ def test_a_language_model(tokenizer: Tokenizer, tmp_path: Path) -> None:
         assert found.num_tokens == len(whole) - prompt
     import_model(tmp_path / "back", tmp_path / "again")
     again = load_language_model(tmp_path / "again")
+    chat = LanguageModel(model, ours.vocabulary, search=SearchConfig(beam=1, sample=True), ends=[9])
+    save_language_model(chat, tmp_path / "chat")
+    kept = load_language_model(tmp_path / "chat")
+    assert (kept.search, kept.ends) == (chat.search, (9,))
     for one, other in zip(again.score(TEXTS), ours.score(TEXTS), strict=True):
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)

@@ -97,6 +97,44 @@ def test_by_name(
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
 
 
+def test_llama_as_its_publishers_spell_it() -> None:
+    """Llama 3.1's own keys of before `rope_parameters`; the first Llama's padding of −1."""
+    from gnomon.interop.keys import Keys
+    from gnomon.interop.llama import read_llama
+
+    theirs = {
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 1,
+        "intermediate_size": 96,
+        "vocab_size": 100,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-05,
+        "pad_token_id": -1,
+        "rope_scaling": {
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+            "rope_type": "llama3",
+        },
+        "rope_theta": 500000.0,
+        "mlp_bias": False,
+        "attention_bias": False,
+        "pretraining_tp": 1,
+        "tie_word_embeddings": False,
+    }
+    keys = Keys(theirs, "config.json")
+    config = read_llama(keys, set())
+    keys.finish()
+    assert config.problems() == []
+    assert config.pad_id is None
+    rope = config.position.rope
+    assert (rope.scaling, rope.theta, rope.factor) == ("llama3", 500000.0, 8.0)
+    assert (rope.original_length, rope.beta_slow, rope.beta_fast) == (8192, 1.0, 4.0)
+
+
 def test_an_unknown_key_can_be_passed_over(saved: dict[str, Path], tmp_path: Path) -> None:
     folder = copy(saved["bert_masked"], tmp_path / "theirs", my_note="x")
     import_model(folder, tmp_path / "ours", ignore=["my_note"])

@@ -242,3 +242,17 @@ def test_an_encoder_with_a_head_and_a_pooler_is_taken_over_without_them(
     assert names
     for name in names:
         assert torch.allclose(found[name], own[name.removeprefix("network.")], atol=1e-6)
+
+
+@pytest.mark.parametrize("network", ["transformer", "bilstm"])
+def test_no_more_layers_stay_than_there_are(network: str) -> None:
+    from gnomon.model import BiLSTM, BiLSTMConfig
+    from gnomon.tasks.adaptation import AdaptationConfig, adapt
+
+    config = CONFIGS["bert"]
+    inner = Transformer(config) if network == "transformer" else BiLSTM(BiLSTMConfig(d_model=8))
+    found = ClassifierNetwork(inner, ClassifierConfig(), 2, per_token=False)
+    layers = config.num_encoder_layers if network == "transformer" else 0
+    adapt(found, AdaptationConfig(freeze_layers=layers), LoraConfig())
+    with pytest.raises(RecipeError, match=f"{layers + 1} of {layers}"):
+        adapt(found, AdaptationConfig(freeze_layers=layers + 1), LoraConfig())

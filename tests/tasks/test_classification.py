@@ -163,6 +163,8 @@ def test_folders_that_do_not_fit_are_refused(trained: Path, tmp_path: Path) -> N
         (
             ("labels", ["a"], "do not fit"),
             ("labels_are", "some", "damaged"),
+            ("labels", ["a", "a"], "each once"),
+            ("max_length", "long", "damaged"),
             ("label_counts", [1], "1 label_counts for 2 labels"),
             ("classifier", {"pooling": "sum"}, "damaged"),
             ("classifier", {"poolings": "mean"}, "ClassifierConfig has no key poolings"),

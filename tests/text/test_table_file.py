@@ -56,3 +56,10 @@ def test_what_is_no_table_is_named(tmp_path: Path, name: str, text: str, message
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         rows_of(tmp_path / name)
+
+
+def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label,text\na,1,b\n")
+    with pytest.raises(DataError, match=r"'text' 2 times"):
+        rows_of(tmp_path / "a.csv")
+    assert rows_of(tmp_path / "a.csv", ("label",)) == [("1",)]

@@ -32,10 +32,13 @@ def read_common(keys: Keys, *, biases: Mapping[str, bool], window: int | None) -
     width, num_heads = keys.size("hidden_size"), keys.size("num_attention_heads")
     head_size = keys.get("head_dim", None) or width // num_heads
     length = keys.size("max_position_embeddings")
+    pad_id = keys.get("pad_token_id", None)
+    if isinstance(pad_id, int) and pad_id < 0:  # the first Llamas say so that they have none
+        pad_id = None
     return TransformerConfig(
         family="decoder",
         vocab_size=keys.size("vocab_size"),
-        pad_id=keys.get("pad_token_id", None),
+        pad_id=pad_id,
         d_model=width,
         num_decoder_layers=keys.size("num_hidden_layers"),
         attention=AttentionConfig(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gnomon.errors import RecipeError
 from gnomon.model import ClassifierNetwork, LoraConfig
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
@@ -43,8 +44,19 @@ def adapt(classifier: ClassifierNetwork, config: AdaptationConfig, lora: LoraCon
     """Freeze what stays, and add low-rank matrices where there are to be any.
 
     With LoRA all of the network's own parameters stay; what is over it (the labels) is trained.
+
+    Raises:
+        RecipeError: more layers are to stay than there are.
     """
     network = classifier.network
+    layers = {found[1] for name, _ in network.named_parameters() if (found := _LAYER.search(name))}
+    if config.freeze_layers > len(layers):
+        raise RecipeError(
+            "adaptation.freeze_layers is at most the number of the network's layers",
+            seen=f"{config.freeze_layers} of {len(layers)}"
+            + ("" if layers else " (an LSTM is one whole)"),
+            mend="lower it; adaptation.freeze_network leaves all as it was",
+        )
     if lora.rank:
         network.requires_grad_(False)
         classifier.add_lora(lora)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import PositiveInt, TypeAdapter
 
 from gnomon.errors import ModelError
 from gnomon.model import (
@@ -84,11 +84,11 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
         labels = TypeAdapter(tuple[str, ...]).validate_python(config["labels"])
         head = read_table(ClassifierConfig, config["classifier"])
         kind: LabelKind = config["labels_are"]
-        longest, takes_pairs, threshold = (
-            config["max_length"],
-            bool(config["takes_pairs"]),
-            float(config["threshold"]),
-        )
+        longest = TypeAdapter(PositiveInt | None).validate_python(config["max_length"])
+        takes_pairs = TypeAdapter(bool).validate_python(config["takes_pairs"])
+        threshold = TypeAdapter(float).validate_python(config["threshold"])
+        if len(set(labels)) < len(labels) or not labels:
+            raise ValueError(f"labels must be there, each once: {', '.join(labels)}")
         counts = TypeAdapter(tuple[int, ...] | None).validate_python(config.get("label_counts"))
         if kind not in get_args(LabelKind):
             raise ValueError(f"labels_are {kind!r}")

@@ -27,6 +27,8 @@ def save_language_model(model: LanguageModel, folder: Path) -> None:
     save_model(model.model, folder)
     config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
     config |= {"task": TASK, "context": model.context, VOCABULARY: model.vocabulary.fingerprint}
+    if generation := _generation(model):
+        config["generation"] = generation
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
     model.vocabulary.save(folder)
@@ -66,6 +68,16 @@ def load_language_model(folder: Path, device: torch.device | str = "cpu") -> Lan
         ends=_ends(generation, vocabulary, folder),
         chat_template=getattr(getattr(framing, "roles", None), "chat_template", None),
     )
+
+
+def _generation(model: LanguageModel) -> dict[str, Any]:
+    """What is not as usual in the way outputs are chosen, as `_search` and `_ends` read it."""
+    found: dict[str, Any] = {}
+    if model.search.sample:
+        found = {"do_sample": True, **{name: getattr(model.search, name) for name in _SAMPLING}}
+    if model.ends:
+        found["eos_token_id"] = [model.vocabulary.end_id, *model.ends]
+    return found
 
 
 def _search(generation: Mapping[str, Any], folder: Path) -> SearchConfig:

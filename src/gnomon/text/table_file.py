@@ -161,6 +161,12 @@ class TableFile:
                 seen=f"{self.path}: no column {', '.join(missing)} among {_fields(head)}",
                 mend=f"{self.naming}; columns of a file without a head are numbers from 1",
             )
+        if several := [name for name in self.fields if head.count(name) > 1]:
+            raise DataError(
+                "the name of a column must be its own",
+                seen=f"{self.path}: {several[0]!r} {head.count(several[0])} times",
+                mend="rename the other",
+            )
         return [head.index(name) for name in self.fields]
 
     # -- JSON lines -----------------------------------------------------------------------------
