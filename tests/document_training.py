@@ -41,7 +41,10 @@ MASKED = (
     .replace('"decoder"', '"encoder"\nhead = { kind = "transform", bias = true }')
     .replace("num_decoder", "num_encoder")
 )
-RECIPES = {"language_model": LANGUAGE_MODEL, "masked_lm": MASKED}
+DETECTOR = MASKED.replace("masked_lm", "replaced_tokens").replace(
+    "[tokenizer]\nvocab_size = 320\n", ""
+)
+RECIPES = {"language_model": LANGUAGE_MODEL, "masked_lm": MASKED, "replaced_tokens": DETECTOR}
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 

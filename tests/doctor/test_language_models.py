@@ -25,6 +25,7 @@ from gnomon.tasks.packing import NO_LABEL
 from gnomon.training import Listener, RunFolder, read_metrics
 
 TASKS = ["language_model", "masked_lm"]
+KINDS = [*TASKS, "replaced_tokens"]
 STEPS = "training.max_steps=4"
 
 
@@ -64,7 +65,37 @@ def test_a_run_is_opened_with_text_loss_and_optimizer(trained: Any) -> None:
     assert float(loss) < 5.5, "below the loss of guessing, ln 320"
 
 
-@pytest.mark.parametrize("task", TASKS)
+def test_a_detector_has_all_of_it(trained: Any, tmp_path: Path) -> None:
+    _, generator, task = trained
+    if task != "masked_lm":
+        pytest.skip("no generator")
+    reports: list[Any] = []
+    options = {"start_from": generator, "examined": reports.append}
+    run = train(tmp_path, "replaced_tokens", "training.monitor_every=5", **options).run
+    assert not reports[0].of("fail", "warn"), [f.evidence for f in reports[0].of("fail", "warn")]
+    assert "packed-documents" in {each.code for each in reports[0].of("pass")}
+    kinds = {line["kind"] for line in read_metrics(RunFolder(run).metrics_path)}
+    assert {"updates", "attention"} <= kinds
+    report = api.examine_target(run, Options())
+    assert not report.of("fail", "warn"), [(f.code, f.evidence) for f in report.of("fail", "warn")]
+    assert set(open_target(str(run), Options()).patient.batch["labels"].unique().tolist()) == {0, 1}
+    spoil = Spoil()
+    with pytest.raises(TrainingStopped, match=r"layers\.1\.feedforward"):
+        train(
+            tmp_path,
+            "replaced_tokens",
+            run=tmp_path / "spoilt",
+            start_from=generator,
+            before_start=spoil.catch,
+            listeners=[spoil],
+        )
+    (bundle,) = (tmp_path / "spoilt/bundles").iterdir()
+    again = replay(bundle)
+    assert again.facts["run again"] == "yes" and again.facts["as it was"]
+    assert api.examine_target(bundle, Options())["non-finite"].verdict == "fail"
+
+
+@pytest.mark.parametrize("task", KINDS)
 def test_a_recipe_is_examined_before_there_is_text(tmp_path: Path, task: str) -> None:
     from document_training import RECIPES
 
@@ -222,8 +253,7 @@ def test_looks_change_nothing_and_are_in_the_log(tmp_path: Path, task: str) -> N
 class Spoil(Listener):
     """Makes one feed-forward layer overflow in fp16 after a step."""
 
-    def __init__(self, part: str) -> None:
-        self.part = part
+    def __init__(self) -> None:
         self.task: Any = None
 
     def catch(self, task: Any) -> None:
@@ -231,14 +261,14 @@ class Spoil(Listener):
 
     def on_step(self, record: Any) -> None:
         if record.step == 5:
-            stack = self.task.model.decoder or self.task.model.encoder
+            stack = self.task.network.decoder or self.task.network.encoder
             with torch.no_grad():
                 stack.layers[1].feedforward.down.weight.fill_(3e38)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_step_that_fails_leaves_a_bundle_that_fails_again(tmp_path: Path, task: str) -> None:
-    spoil = Spoil(task)
+    spoil = Spoil()
     with pytest.raises(TrainingStopped, match=r"layers\.1\.feedforward"):
         train(tmp_path, task, before_start=spoil.catch, listeners=[spoil])
     (bundle,) = (tmp_path / "run/bundles").iterdir()

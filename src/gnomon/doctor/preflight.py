@@ -17,11 +17,11 @@ from gnomon.doctor.patient import Patient
 from gnomon.doctor.report import Report
 from gnomon.doctor.targets.classifier import classifier_patient
 from gnomon.doctor.targets.documents import ids_of, tokenizer_of
-from gnomon.doctor.targets.packed import PackedRecipe, as_trained, packed_patient
+from gnomon.doctor.targets.packed import as_trained, packed_patient
 from gnomon.doctor.targets.same_parts import SameParts
 from gnomon.doctor.targets.vocabulary import OneText, with_end
 from gnomon.errors import CheckError
-from gnomon.recipes import ClassificationRecipe, Recipe, TranslationRecipe
+from gnomon.recipes import ClassificationRecipe, DocumentRecipe, Recipe, TranslationRecipe
 from gnomon.tasks import ClassificationTask, DocumentTask, TranslationTask
 from gnomon.text import Batch
 from gnomon.training import Objective
@@ -99,7 +99,7 @@ def refuse(report: Report) -> None:
 
 def _patient_of(task: Examined, recipe: Recipe) -> Patient:
     if isinstance(task, DocumentTask):
-        assert isinstance(recipe, PackedRecipe), "a task is built from its own recipe"
+        assert isinstance(recipe, DocumentRecipe), "a task is built from its own recipe"
         return _packed(task, recipe)
     if isinstance(task, ClassificationTask):
         assert isinstance(recipe, ClassificationRecipe), "a task is built from its own recipe"
@@ -116,18 +116,18 @@ def _patient_of(task: Examined, recipe: Recipe) -> Patient:
     return _patient(task, recipe)
 
 
-def _packed(task: DocumentTask, recipe: PackedRecipe) -> Patient:
+def _packed(task: DocumentTask, recipe: DocumentRecipe) -> Patient:
     vocabulary = task.preparation.vocabulary
     device = next(task.model.parameters()).device
     return packed_patient(
-        task.network,
+        task.model,
         as_trained(task),
         recipe,
         probing_batch(task).to(device),
         ids_of(vocabulary),
         tokenizer=tokenizer_of(vocabulary.framing),
         max_length=recipe.data.context,
-        **_trained_by(task.network, recipe, task.network.config.d_model),
+        **_trained_by(task.model, recipe, task.network.config.d_model),
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from gnomon.model import Transformer
+from gnomon.model import ClassifierNetwork, Transformer
 from gnomon.tasks.folder import load_weights
 from gnomon.tasks.packing import NO_LABEL, PackedBatch, PackedRows, RowSpec, read_packed
 from gnomon.text.document_files import DocumentSource
@@ -45,13 +45,28 @@ class DocumentPreparation:
         }
 
 
-def predict_packed(model: Transformer, batch: PackedBatch, keep: Tensor) -> Tensor:
+Predictor = Transformer | ClassifierNetwork
+"""A stack with a head over the vocabulary, or with labels for each of its tokens."""
+
+
+def stack_of(model: Predictor) -> Transformer:
+    """What reads."""
+    network = model.network if isinstance(model, ClassifierNetwork) else model
+    assert isinstance(network, Transformer), "packed rows are read by a Transformer"
+    return network
+
+
+def predict_packed(model: Predictor, batch: PackedBatch, keep: Tensor) -> Tensor:
     """Logits [M, V] of packed rows where `keep`, bool [B, T], is True, in row order."""
-    if model.config.family == "decoder":
-        hidden = model.decode(batch.inputs, documents=batch.documents)
+    network = stack_of(model)
+    if network.config.family == "decoder":
+        hidden = network.decode(batch.inputs, documents=batch.documents)
     else:
-        hidden = read_packed(model, batch, batch.inputs)
-    return model.project(hidden[keep])
+        hidden = read_packed(network, batch, batch.inputs)
+    if isinstance(model, ClassifierNetwork):
+        logits: Tensor = model.out(hidden[keep])
+        return logits
+    return network.project(hidden[keep])
 
 
 class DocumentTask(ABC):
@@ -59,8 +74,6 @@ class DocumentTask(ABC):
 
     Args:
         model: with its first weights.
-        network: the stack that reads, `model` itself or in it; of `model` itself its head over the
-            vocabulary predicts.
         preparation: the text.
         tokens_per_batch: of a micro-batch; as many whole rows as fit, and at least one.
         seed: decides how rows are cut and their order.
@@ -72,15 +85,14 @@ class DocumentTask(ABC):
 
     def __init__(
         self,
-        model: nn.Module,
-        network: Transformer,
+        model: Predictor,
         preparation: DocumentPreparation,
         *,
         tokens_per_batch: int,
         seed: int,
     ) -> None:
         self.model = model
-        self.network = network
+        self.network = stack_of(model)
         self.preparation = preparation
         self.rows = PackedRows(preparation.train, preparation.context, seed)
         self.rows_per_batch = max(1, tokens_per_batch // self.rows.length)
@@ -103,7 +115,7 @@ class DocumentTask(ABC):
 
     def predict(self, batch: PackedBatch, inputs: Tensor, keep: Tensor) -> Tensor:
         """Logits [M, V] at the positions with a label; the ids read are the batch's own."""
-        return predict_packed(self.network, batch, keep)
+        return predict_packed(self.model, batch, keep)
 
     def describe(self, batch: PackedBatch) -> str:
         """The file and the documents of a batch."""

@@ -31,7 +31,7 @@ class LanguageModellingTask(DocumentTask):
         seed: int,
         evaluation: LanguageEvaluationConfig,
     ) -> None:
-        super().__init__(model, model, preparation, tokens_per_batch=tokens_per_batch, seed=seed)
+        super().__init__(model, preparation, tokens_per_batch=tokens_per_batch, seed=seed)
         self.evaluation = evaluation
         self.language_model = LanguageModel(
             model, preparation.vocabulary, context=preparation.context

@@ -40,7 +40,7 @@ class MaskedLanguageModellingTask(DocumentTask):
         tokens_per_batch: int,
         seed: int,
     ) -> None:
-        super().__init__(model, model, preparation, tokens_per_batch=tokens_per_batch, seed=seed)
+        super().__init__(model, preparation, tokens_per_batch=tokens_per_batch, seed=seed)
         self.masker = Masker(preparation.vocabulary, masking, seed)
         self.encoder = Encoder(
             model, preparation.vocabulary.framing, EncoderConfig(max_length=preparation.context)

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
-from gnomon.model import ClassifierNetwork, Transformer
+from gnomon.model import ClassifierNetwork
 from gnomon.tasks.classifier import Classifier
 from gnomon.tasks.classifier_folder import save_classifier
 from gnomon.tasks.document_task import DocumentPreparation, DocumentTask
 from gnomon.tasks.masked_lm import VALIDATION
-from gnomon.tasks.packing import NO_LABEL, PackedBatch, PackedRows, RowSpec, read_packed
+from gnomon.tasks.packing import NO_LABEL, PackedBatch, PackedRows, RowSpec
 from gnomon.tasks.replacement import Replacer
 
 LABELS = ("original", "replaced")
@@ -47,11 +46,7 @@ class ReplacedTokenTask(DocumentTask):
         seed: int,
         autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        assert isinstance(model.network, Transformer), "a generator is a Transformer"
-        super().__init__(
-            model, model.network, preparation, tokens_per_batch=tokens_per_batch, seed=seed
-        )
-        self.labels_of = model.out
+        super().__init__(model, preparation, tokens_per_batch=tokens_per_batch, seed=seed)
         self.replacer = replacer
         self.autocast = autocast
         self.classifier = Classifier(
@@ -78,12 +73,6 @@ class ReplacedTokenTask(DocumentTask):
         labels = (read != batch.inputs).long()
         labels[batch.target[:, 1:] == NO_LABEL] = NO_LABEL  # a second time in this epoch
         return replace(batch, inputs=read, target=torch.cat([batch.target[:, :1], labels], dim=1))
-
-    def predict(self, batch: PackedBatch, inputs: Tensor, keep: Tensor) -> Tensor:
-        """Logits [M, 2] at the tokens that `keep` [B, T] wants; the ids read are the batch's."""
-        hidden = read_packed(self.network, batch, batch.inputs)
-        logits: Tensor = self.labels_of(hidden[keep])
-        return logits
 
     def validate(self, step: int) -> dict[str, float]:
         """Loss in nats a token, tokens told right, and F1 of those that were replaced, in percent.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gnomon.api.jobs.base import open_base
 from gnomon.api.jobs.documents import DocumentJob
 from gnomon.api.jobs.vocabulary import kept
-from gnomon.doctor import Report
 from gnomon.errors import ModelError, RecipeError
 from gnomon.files import sha256_of
 from gnomon.model import ClassifierConfig, ClassifierNetwork, Transformer
@@ -85,7 +84,3 @@ class ReplacedTokenJob(DocumentJob[ReplacedTokenRecipe, ReplacedTokenTask]):
             tokens_per_batch=recipe.training.tokens_per_batch,
             seed=recipe.training.seed,
         )
-
-    def preflight(self, accept: Collection[str], seconds: float) -> Report | None:
-        """See `Job`."""
-        return None

@@ -139,29 +139,15 @@ def _labels(bundle: Bundle) -> tuple[nn.Module, int, Predict]:
 
 def _documents(bundle: Bundle) -> tuple[nn.Module, int, Predict]:
     """The same of a bundle of packed rows."""
-    from gnomon.model import Transformer, load_model
-    from gnomon.tasks import load_classifier, task_of
+    from gnomon.doctor.targets.documents import predictor
     from gnomon.tasks.document_task import predict_packed
-    from gnomon.tasks.packing import NO_LABEL, PackedBatch, read_packed
+    from gnomon.tasks.packing import NO_LABEL, PackedBatch
 
-    def rows(batch: dict[str, Tensor]) -> PackedBatch:
-        return PackedBatch(batch["inputs"], batch["target"], batch.get("documents"), [])
-
-    if task_of(bundle.model) == "classification":  # which tokens were replaced
-        labels = load_classifier(bundle.model).network
-        encoder = labels.network
-        assert isinstance(encoder, Transformer)
-
-        def of_labels(batch: dict[str, Tensor], inputs: Tensor, keep: Tensor) -> Tensor:
-            hidden = read_packed(encoder, rows(batch), batch["inputs"])
-            logits: Tensor = labels.out(hidden[keep])
-            return logits
-
-        return labels, NO_LABEL, of_labels
-    model = load_model(bundle.model)
+    model = predictor(bundle.model)
 
     def of_batch(batch: dict[str, Tensor], inputs: Tensor, keep: Tensor) -> Tensor:
-        return predict_packed(model, rows(batch), keep)
+        rows = PackedBatch(batch["inputs"], batch["target"], batch.get("documents"), [])
+        return predict_packed(model, rows, keep)
 
     return model, NO_LABEL, of_batch
 

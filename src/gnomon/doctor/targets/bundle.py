@@ -30,8 +30,7 @@ from gnomon.doctor.targets.target import Options, Target
 from gnomon.errors import DoctorError, in_one_line
 
 if TYPE_CHECKING:
-    from gnomon.doctor.targets.packed import PackedRecipe
-    from gnomon.recipes import ClassificationRecipe
+    from gnomon.recipes import ClassificationRecipe, DocumentRecipe
 
 
 def open_bundle(folder: Path, options: Options) -> Target:
@@ -158,18 +157,15 @@ def _step(patient: Patient, dtype: str | None) -> Tensor:
 
 
 def _of_run(bundle: Bundle) -> dict[str, Any]:
-    from gnomon.doctor.targets.packed import PackedRecipe
     from gnomon.doctor.targets.training import training_fields
     from gnomon.model import load_model
-    from gnomon.recipes import ClassificationRecipe, ReplacedTokenRecipe, load_recipe
+    from gnomon.recipes import ClassificationRecipe, DocumentRecipe, load_recipe
 
     recipe = load_recipe(bundle.folder / "recipe.toml")
     if isinstance(recipe, ClassificationRecipe):
         return _of_classifier(bundle, recipe)
-    if isinstance(recipe, PackedRecipe):
+    if isinstance(recipe, DocumentRecipe):
         return _of_documents(bundle, recipe)
-    if isinstance(recipe, ReplacedTokenRecipe):
-        return {}
     module = load_model(bundle.model)
     batch = {"ids": bundle.batch["0.source"], "target": bundle.batch["0.target"][:, :-1]}
     fields = {
@@ -196,14 +192,13 @@ def _of_classifier(bundle: Bundle, recipe: ClassificationRecipe) -> dict[str, An
     return _fields(patient) | training_fields(classifier.network, recipe, step=bundle.step - 1)
 
 
-def _of_documents(bundle: Bundle, recipe: PackedRecipe) -> dict[str, Any]:
-    from gnomon.doctor.targets.documents import trained_patient
-    from gnomon.model import load_model
+def _of_documents(bundle: Bundle, recipe: DocumentRecipe) -> dict[str, Any]:
+    from gnomon.doctor.targets.documents import predictor, trained_patient
     from gnomon.tasks.packing import PackedBatch
     from gnomon.text.framing import load_framing
     from gnomon.text.vocabulary import Vocabulary
 
-    batch, network = bundle.batch, load_model(bundle.model)
+    batch, network = bundle.batch, predictor(bundle.model)
     rows = PackedBatch(batch["0.inputs"], batch["0.target"], batch.get("0.documents"), [])
     vocabulary = Vocabulary(load_framing(bundle.model))
     state = bundle.step - 1, None

@@ -14,18 +14,32 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnomon.doctor.patient import Patient
-from gnomon.doctor.targets.packed import Packed, PackedRecipe, as_used, packed_patient
+from gnomon.doctor.targets.packed import Packed, as_used, packed_patient
 from gnomon.doctor.targets.target import Target
 from gnomon.doctor.targets.training import OwnLoss, training_fields
 from gnomon.doctor.targets.vocabulary import NUM_TEXTS, OneText
 from gnomon.errors import GnomonError
-from gnomon.model import Transformer, load_model
-from gnomon.recipes import MaskedLanguageModelRecipe
+from gnomon.model import (
+    ClassifierConfig,
+    ClassifierNetwork,
+    HeadConfig,
+    Transformer,
+    load_model,
+)
+from gnomon.recipes import (
+    DocumentRecipe,
+    LanguageModelRecipe,
+    MaskedLanguageModelRecipe,
+    ReplacedTokenRecipe,
+)
+from gnomon.tasks import load_classifier, task_of
+from gnomon.tasks.document_task import Predictor
 from gnomon.tasks.ids import SequenceIds
 from gnomon.tasks.masked_lm import masked
 from gnomon.tasks.masking import Masker
 from gnomon.tasks.packing import NO_LABEL, Borders, PackedBatch, PackedRows
-from gnomon.text import Tokenizer
+from gnomon.tasks.replaced_tokens import LABELS
+from gnomon.text import Tokenizer, VocabularyConfig
 from gnomon.text.document_files import open_documents
 from gnomon.text.framing import Framing, OwnFraming, load_framing
 from gnomon.text.vocabulary import Vocabulary
@@ -64,7 +78,7 @@ class Stream:
         """There is nothing on disk."""
 
 
-def texts_of(recipe: PackedRecipe) -> list[str]:
+def texts_of(recipe: DocumentRecipe) -> list[str]:
     """The first documents of the training text; none where it cannot be read."""
     try:
         train, _ = open_documents(recipe.data)
@@ -73,15 +87,29 @@ def texts_of(recipe: PackedRecipe) -> list[str]:
         return []
 
 
-def rows_of(recipe: PackedRecipe, texts: list[str], vocabulary: Vocabulary) -> PackedBatch:
+def rows_of(recipe: DocumentRecipe, texts: list[str], vocabulary: Vocabulary) -> PackedBatch:
     """Some rows of these documents, as the training packs them and hides tokens."""
-    is_masked = isinstance(recipe, MaskedLanguageModelRecipe)
-    stream = Stream.of(vocabulary.encode(texts), vocabulary, with_ends=is_masked)
+    with_ends = not isinstance(recipe, LanguageModelRecipe)
+    stream = Stream.of(vocabulary.encode(texts), vocabulary, with_ends=with_ends)
     rows = PackedRows(stream, recipe.data.context)
     spec = rows.sample(NUM_ROWS)
     if isinstance(recipe, MaskedLanguageModelRecipe):
         return masked(Masker(vocabulary, recipe.masking, recipe.training.seed), rows, spec, 0)
-    return rows.collate(spec)
+    batch = rows.collate(spec)
+    if isinstance(recipe, ReplacedTokenRecipe):
+        return _replaced(batch, recipe.replacement.share, vocabulary.vocab_size)
+    return batch
+
+
+def _replaced(batch: PackedBatch, share: float, vocab_size: int) -> PackedBatch:
+    """Some tokens drawn anew, evenly: the generator of the training is not asked."""
+    generator = torch.Generator().manual_seed(0)
+    text = batch.inputs
+    chosen = torch.rand(text.shape, generator=generator) < share
+    others = torch.randint(_RESERVED, vocab_size, text.shape, generator=generator)
+    read = torch.where(chosen & (text >= _RESERVED), others, text)
+    labels = (read != text).long().masked_fill(batch.target[:, 1:] == NO_LABEL, NO_LABEL)
+    return replace(batch, inputs=read, target=torch.cat([batch.target[:, :1], labels], dim=1))
 
 
 @dataclass(frozen=True)
@@ -90,16 +118,18 @@ class _Own:
     end_id: int = SequenceIds().end
 
 
-def made_up_rows(recipe: PackedRecipe, vocab_size: int) -> PackedBatch:
+def made_up_rows(recipe: DocumentRecipe, vocab_size: int) -> PackedBatch:
     """Rows of random documents, short ones and long ones, where no vocabulary is learned yet."""
     draw = np.random.default_rng(0)
     documents: list[list[int]] = []
     while sum(map(len, documents)) < _TOKENS:
         length = int(draw.integers(4, max(8, min(64, recipe.data.context))))
         documents.append(draw.integers(_RESERVED, vocab_size, length).tolist())
-    is_masked = isinstance(recipe, MaskedLanguageModelRecipe)
-    rows = PackedRows(Stream.of(documents, _Own(), with_ends=is_masked), recipe.data.context)
+    with_ends = not isinstance(recipe, LanguageModelRecipe)
+    rows = PackedRows(Stream.of(documents, _Own(), with_ends=with_ends), recipe.data.context)
     batch = rows.collate(rows.sample(NUM_ROWS))
+    if isinstance(recipe, ReplacedTokenRecipe):
+        return _replaced(batch, recipe.replacement.share, vocab_size)
     if not isinstance(recipe, MaskedLanguageModelRecipe):
         return batch
     text = batch.inputs
@@ -112,20 +142,27 @@ def made_up_rows(recipe: PackedRecipe, vocab_size: int) -> PackedBatch:
     return replace(batch, inputs=text.masked_fill(chosen, vocab_size - 1), target=target)
 
 
-def open_document_recipe(name: str, recipe: PackedRecipe, device: torch.device) -> Target:
+def open_document_recipe(name: str, recipe: DocumentRecipe, device: torch.device) -> Target:
     """The untrained model of a recipe; of a vocabulary that is not learned yet, random tokens."""
     notes: list[str] = []
     vocabulary = _given_vocabulary(recipe, notes)
-    size = recipe.tokenizer.vocab_size if vocabulary is None else vocabulary.vocab_size
+    size = _config(recipe).vocab_size if vocabulary is None else vocabulary.vocab_size
     torch.manual_seed(recipe.training.seed)
-    network = Transformer(replace(recipe.model, vocab_size=size)).to(device)
+    config = replace(recipe.model, vocab_size=size)
+    if isinstance(recipe, ReplacedTokenRecipe):  # labels take the place of the generator's head
+        config = replace(config, head=HeadConfig(kind="none"), pooler=False, tie="none")
+    stack = Transformer(config)
+    network: Predictor = stack
+    if isinstance(recipe, ReplacedTokenRecipe):
+        network = ClassifierNetwork(stack, ClassifierConfig(), len(LABELS), per_token=True)
+    network.to(device)
     texts = texts_of(recipe) if vocabulary is not None else []
     if vocabulary is not None and texts:
         batch = rows_of(recipe, texts, vocabulary)
     else:
         notes.append("the vocabulary is not learned yet: rows of random documents are made up")
         batch = made_up_rows(recipe, size)
-    family = network.config.family
+    family = recipe.model.family
     return Target(
         name=name,
         kind="recipe",
@@ -137,20 +174,28 @@ def open_document_recipe(name: str, recipe: PackedRecipe, device: torch.device) 
     )
 
 
-def _given_vocabulary(recipe: PackedRecipe, notes: list[str]) -> Vocabulary | None:
-    if recipe.tokenizer.model_file is None:
+def _given_vocabulary(recipe: DocumentRecipe, notes: list[str]) -> Vocabulary | None:
+    file = _config(recipe).model_file
+    if file is None:
         return None
     try:
-        return Vocabulary(OwnFraming(Tokenizer.load(recipe.tokenizer.model_file)))
+        return Vocabulary(OwnFraming(Tokenizer.load(file)))
     except GnomonError as error:
         notes.append(f"the given vocabulary cannot be read ({' '.join(str(error).split())})")
         return None
 
 
+def _config(recipe: DocumentRecipe) -> VocabularyConfig:
+    """Of the vocabulary that is learned; a detector's is its generator's, which is not asked."""
+    if isinstance(recipe, LanguageModelRecipe | MaskedLanguageModelRecipe):
+        return recipe.tokenizer
+    return VocabularyConfig()
+
+
 def document_model(
     folder: Path,
     device: torch.device,
-    recipe: PackedRecipe,
+    recipe: DocumentRecipe,
     state: tuple[int, Mapping[str, Tensor] | None],
     notes: list[str],
 ) -> Patient:
@@ -163,7 +208,7 @@ def document_model(
     Raises:
         ModelError: the folder is damaged.
     """
-    network = load_model(folder, device)
+    network = predictor(folder, device)
     vocabulary = Vocabulary(load_framing(folder))
     texts = texts_of(recipe)
     if texts:
@@ -176,15 +221,26 @@ def document_model(
     assert isinstance(module, Packed)
 
     def reload() -> Packed:
-        again = load_model(folder, device)
+        again = predictor(folder, device)
         return Packed(again, as_used(again), module.objective)
 
     return replace(patient, folder=folder, reload=reload)
 
 
+def predictor(folder: Path, device: torch.device | str = "cpu") -> Predictor:
+    """The network of a model folder with what predicts: a head, or labels of tokens.
+
+    Raises:
+        ModelError: the folder is damaged.
+    """
+    if task_of(folder) == "classification":
+        return load_classifier(folder, device).network
+    return load_model(folder, device)
+
+
 def trained_patient(
-    network: Transformer,
-    recipe: PackedRecipe,
+    network: Predictor,
+    recipe: DocumentRecipe,
     batch: PackedBatch,
     vocabulary: Vocabulary | None,
     texts: list[str],

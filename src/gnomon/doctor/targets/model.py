@@ -14,7 +14,6 @@ from torch import Tensor
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.targets.classifier import classifier_patient
 from gnomon.doctor.targets.documents import document_model, ids_of
-from gnomon.doctor.targets.packed import PackedRecipe
 from gnomon.doctor.targets.search import beam, continued, greedy
 from gnomon.doctor.targets.target import Options, Target
 from gnomon.doctor.targets.training import training_fields
@@ -23,6 +22,7 @@ from gnomon.errors import GnomonError
 from gnomon.model import load_model
 from gnomon.recipes import (
     ClassificationRecipe,
+    DocumentRecipe,
     Recipe,
     TranslationRecipe,
     load_recipe,
@@ -71,12 +71,12 @@ def open_model(folder: Path, options: Options) -> Target:
     check_weights(folder)
     device = choose_device(options.device)
     task = task_of(folder)
-    if task == "classification":
-        return _open_classifier(folder, device)
     notes: list[str] = []
     recipe = _recipe_of(folder, notes)
-    if isinstance(recipe, PackedRecipe):
+    if isinstance(recipe, DocumentRecipe):
         return _open_documents(folder, device, recipe, notes)
+    if task == "classification":
+        return _open_classifier(folder, device, recipe, notes)
     fields: dict[str, Any] = {"folder": folder, "reload": lambda: load_model(folder, device)}
     translator = load_translator(folder, device) if task == "translation" else None
     speaker = load_language_model(folder, device) if task == "language_model" else None
@@ -112,10 +112,10 @@ def open_model(folder: Path, options: Options) -> Target:
     )
 
 
-def _open_classifier(folder: Path, device: torch.device) -> Target:
+def _open_classifier(
+    folder: Path, device: torch.device, recipe: Recipe | None, notes: list[str]
+) -> Target:
     classifier = load_classifier(folder, device)
-    notes: list[str] = []
-    recipe = _recipe_of(folder, notes)
     rows: list[LabelRow] = []
     texts: list[str] = []
     fields: dict[str, Any] = {"folder": folder}
@@ -143,7 +143,7 @@ def _open_classifier(folder: Path, device: torch.device) -> Target:
 
 
 def _open_documents(
-    folder: Path, device: torch.device, recipe: PackedRecipe, notes: list[str]
+    folder: Path, device: torch.device, recipe: DocumentRecipe, notes: list[str]
 ) -> Target:
     patient = document_model(folder, device, recipe, _training_state(folder), notes)
     assert patient.module is not None

@@ -13,15 +13,14 @@ from torch import Tensor
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.targets.same_parts import SameParts
 from gnomon.doctor.targets.search import continued
-from gnomon.model import Transformer
-from gnomon.recipes import LanguageModelRecipe, MaskedLanguageModelRecipe
-from gnomon.tasks.document_task import DocumentTask, predict_packed
+from gnomon.model import ClassifierNetwork, Transformer
+from gnomon.recipes import DocumentRecipe
+from gnomon.tasks.document_task import DocumentTask, Predictor, predict_packed, stack_of
 from gnomon.tasks.ids import SequenceIds
 from gnomon.tasks.packing import NO_LABEL, PackedBatch
 from gnomon.training import Objective, ObjectiveConfig
 from gnomon.training.objective import LossSums
 
-PackedRecipe = LanguageModelRecipe | MaskedLanguageModelRecipe
 PADDING = -1
 """The number of the document that padding makes of its own."""
 
@@ -37,14 +36,19 @@ class Packed(SameParts):
         objective: see `training.Objective`, without R-Drop.
     """
 
-    def __init__(self, network: Transformer, road: Road, objective: Objective) -> None:
-        super().__init__(network, network.config)
+    def __init__(self, network: Predictor, road: Road, objective: Objective) -> None:
+        super().__init__(network, stack_of(network).config)
         self._road = road
         self.objective = objective
 
     def stock(self) -> Packed:
         """The same, its network built anew from its configuration; see `gnomon.doctor.stock`."""
-        network = Transformer(self.config)
+        stack = Transformer(self.config)
+        network: Predictor = stack
+        with self.whole() as own:
+            if isinstance(own, ClassifierNetwork):
+                num_labels = own.out.weight.size(0)
+                network = ClassifierNetwork(stack, own.config, num_labels, per_token=True)
         return Packed(network, as_used(network), self.objective)
 
     def forward(
@@ -82,7 +86,7 @@ class Packed(SameParts):
 
 def as_trained(task: DocumentTask) -> Road:
     """The road that training takes, of whole rows; padding, which it does not know, as in use."""
-    otherwise = as_used(task.network)
+    otherwise = as_used(task.model)
 
     def road(ids: Tensor, keep: Tensor | None, documents: Tensor | None) -> Tensor:
         if keep is not None and not bool(keep.all()):
@@ -93,15 +97,17 @@ def as_trained(task: DocumentTask) -> Road:
     return road
 
 
-def as_used(model: Transformer) -> Road:
+def as_used(model: Predictor) -> Road:
     """Rows of one document with their padding, as in use; rows of several as in training."""
 
     def road(ids: Tensor, keep: Tensor | None, documents: Tensor | None) -> Tensor:
-        batch = _packed(ids, keep, documents)
+        everything = torch.ones_like(ids, dtype=torch.bool)
         if documents is None or not _several(documents, keep):
+            if keep is None and isinstance(model, ClassifierNetwork):
+                keep = everything
             logits: Tensor = model(ids, keep=keep)
             return logits
-        everything = torch.ones_like(ids, dtype=torch.bool)
+        batch = _packed(ids, keep, documents)
         return predict_packed(model, batch, everything).view(*ids.shape, -1)
 
     return road
@@ -124,9 +130,9 @@ def _several(documents: Tensor, keep: Tensor | None) -> bool:
 
 
 def packed_patient(
-    network: Transformer,
+    network: Predictor,
     road: Road,
-    recipe: PackedRecipe | None,
+    recipe: DocumentRecipe | None,
     batch: PackedBatch | None,
     ids: SequenceIds,
     **fields: Any,
@@ -143,15 +149,16 @@ def packed_patient(
         replace(recipe.objective, r_drop=0.0) if recipe is not None else ObjectiveConfig(),
         pad_id=NO_LABEL,
     )
+    config = stack_of(network).config
     found: dict[str, Any] = {
         "module": Packed(network, road, objective),
-        "config": network.config,
-        "family": network.config.family,
+        "config": config,
+        "family": config.family,
         "pad_id": ids.pad,
         "padding_side": "right",
         "recipe": recipe,
     }
-    if network.config.family == "decoder":
+    if isinstance(network, Transformer) and config.family == "decoder":
         found["generate"] = partial(continued, network, ids)
         found["beam_generate"] = found["generate"]
     if batch is not None:

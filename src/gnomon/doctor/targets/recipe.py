@@ -11,7 +11,6 @@ import torch
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.targets.classifier import Judged
 from gnomon.doctor.targets.documents import open_document_recipe
-from gnomon.doctor.targets.packed import PackedRecipe
 from gnomon.doctor.targets.search import beam, greedy
 from gnomon.doctor.targets.target import Options, Target
 from gnomon.doctor.targets.training import training_fields
@@ -20,6 +19,7 @@ from gnomon.errors import GnomonError
 from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
 from gnomon.recipes import (
     ClassificationRecipe,
+    DocumentRecipe,
     TranslationRecipe,
     load_recipe,
 )
@@ -41,7 +41,7 @@ def open_recipe(recipe: str | Path, options: Options) -> Target:
     read = load_recipe(recipe)
     if isinstance(read, ClassificationRecipe):
         return _classifier(str(recipe), read, choose_device(options.device))
-    if isinstance(read, PackedRecipe):
+    if isinstance(read, DocumentRecipe):
         return open_document_recipe(str(recipe), read, choose_device(options.device))
     read = translation(read)
     device = choose_device(options.device)
