@@ -38,7 +38,7 @@ def test_a_word_that_the_vocabulary_passes_over_has_a_label() -> None:
     labels = ("A", "N", "T", "N", "N")
     (row,) = maker.rows([Labelled(1, " ".join(words), None, labels)])
     assert [label for label in row.labels if label != NO_LABEL] == [0, 2, 1, 2, 2]
-    assert row.framed.ids == [2, 4, 3, 4, 4]
+    assert list(row.ids) == [2, 4, 3, 4, 4]
 
 
 @pytest.mark.parametrize("most", [4, 5, 9])
@@ -49,7 +49,7 @@ def test_a_window_whose_first_word_grows_loses_no_word(most: int) -> None:
     rows = maker.rows([Labelled(1, " ".join(words), None, labels)])
     found = [label for row in rows for label in row.labels if label != NO_LABEL]
     assert found == [int(label == "T") for label in labels]
-    assert max(len(row.framed.ids) for row in rows) <= most
+    assert max(len(row.ids) for row in rows) <= most
     assert {row.text for row in rows} == {0}
 
 
@@ -64,7 +64,7 @@ def test_words_that_no_token_tells_apart_are_refused() -> None:
 def test_a_blank_text_without_special_tokens_is_a_row(kind: str) -> None:
     maker = RowMaker(bert_like(), ["A", "T"], kind, None)  # type: ignore[arg-type]
     rows = maker.rows([Labelled(1, "", None, ()), Labelled(2, "dog", None, ("A",))])
-    assert [row.framed.ids for row in rows] == [[0], [2]]
+    assert [list(row.ids) for row in rows] == [[0], [2]]
     assert len(rows[0].labels) == {"single": 0, "multi": 2, "words": 1}[kind]
 
 
@@ -75,3 +75,17 @@ def test_what_is_cut_of_two_texts_is_counted_once(most: int) -> None:
     whole, short = framing.frame(first, second), framing.frame(first, second, max_length=most)
     for one, other in zip(whole, short, strict=True):
         assert other.cut == len(one.ids) - len(other.ids) == max(0, len(one.ids) - most)
+
+
+def test_rows_are_little_more_than_their_ids() -> None:
+    """All texts' rows are in memory while a classifier is trained."""
+    import tracemalloc
+
+    examples = [Labelled(n, "dog pen " * 100, None, ("A",)) for n in range(300)]
+    maker = RowMaker(bert_like(), ["A", "T"], "single", None)
+    tracemalloc.start()
+    rows = maker.rows(examples)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert sum(len(row.ids) for row in rows) == 60_000
+    assert kept < 60_000 * 10, f"{kept / 60_000:.1f} bytes a token"

@@ -228,7 +228,7 @@ def _lines(
         elif chosen:
             given[owner].append(classifier.labels[int(subjects[place])])
             sure[owner].append(confidence)
-    cut = {row.text for row in rows if row.framed.cut}
+    cut = {row.text for row in rows if row.cut}
     return [
         ClassifiedLine(
             number=one.row,

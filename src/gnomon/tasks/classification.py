@@ -103,7 +103,7 @@ class ClassificationTask:
             threshold=evaluation.threshold,
             label_counts=[counts[label] for label in preparation.splits.labels],
         )
-        lengths = np.array([len(row.framed.ids) for row in preparation.train], np.int64)
+        lengths = np.array([len(row.ids) for row in preparation.train], np.int64)
         self._plan = BatchPlan(lengths, np.zeros_like(lengths), tokens_per_batch, seed)
         self.class_weights = _balanced(preparation) if balanced else None
 
@@ -164,12 +164,12 @@ class ClassificationTask:
 
 
 def _refuse_cut(split: LabelledText | None, rows: Sequence[LabelRow], max_length: int) -> None:
-    cut = [row for row in rows if row.framed.cut]
+    cut = [row for row in rows if row.cut]
     if split is not None and cut:
         first = cut[0]
         raise DataError(
             f"a text may have {max_length:,} tokens, special ones included (data.max_length)",
-            seen=f"{split.path}, row {split.examples[first.text].row}: {first.framed.cut:,} more"
+            seen=f"{split.path}, row {split.examples[first.text].row}: {first.cut:,} more"
             + (f"; {len(cut) - 1:,} others are too long" if len(cut) > 1 else ""),
             mend='raise data.max_length, or set data.on_too_long = "cut"',
         )

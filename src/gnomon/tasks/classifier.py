@@ -150,7 +150,7 @@ class Classifier:
         num_texts: int | None = None,
     ) -> list[NDArray[np.float32]]:
         """Of each row the logits [num_labels], or [S, num_labels] where words are labelled."""
-        lengths = [len(row.framed.ids) for row in rows]
+        lengths = [len(row.ids) for row in rows]
         found: list[NDArray[np.float32] | None] = [None] * len(rows)
         was_training = self.network.training
         self.network.eval()
@@ -174,7 +174,7 @@ class Classifier:
         batch = collate(rows, places, self.framing.pad_id).to(self.device)
         logits = self.network(batch.ids, batch.keep, batch.segments).float().cpu().numpy()
         for place, values in zip(places, logits, strict=True):
-            yield values[: len(rows[place].framed.ids)] if self.kind == "words" else values
+            yield values[: len(rows[place].ids)] if self.kind == "words" else values
 
     def _of_text(
         self, row: LabelRow, logits: NDArray[np.float32], threshold: float
@@ -188,7 +188,7 @@ class Classifier:
             labels=tuple(self.labels[index] for index in chosen),
             confidence=tuple(float(probabilities[index]) for index in chosen),
             probabilities=tuple(probabilities.tolist()),
-            cut=row.framed.cut,
+            cut=row.cut,
         )
 
     def _of_words(

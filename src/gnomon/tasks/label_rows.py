@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from gnomon.text.labelled import LabelKind, Labelled
 
 NO_LABEL = -1
 _WORD = re.compile(r"\S+")
+_AT_ONCE = 2000  # texts whose encodings are held, which are many times as large as their ids
 _UNREADABLE = "?"  # stands for a word of which a vocabulary leaves no token
 
 
@@ -41,14 +43,24 @@ class LabelRow:
 
     Attributes:
         text: number of the text it is (part of).
-        framed: its ids.
+        ids: with special tokens around; int32.
+        segments: of each id 0, or 1 from the second text on; empty where all are 0.
         labels: indices: one; or 0 or 1 for each label there is; or for each token that begins a
             word that word's, `NO_LABEL` for all other tokens.
+        cut: tokens that were left out, as the row would have been too long.
     """
 
     text: int
-    framed: Framed
-    labels: list[int]
+    ids: array[int]
+    segments: array[int]
+    labels: Sequence[int]
+    cut: int = 0
+
+    @classmethod
+    def of(cls, text: int, framed: Framed, labels: Sequence[int]) -> LabelRow:
+        """The row without what nobody asks for once it has labels: all texts' rows are held."""
+        segments = framed.segments if any(framed.segments) else ()
+        return cls(text, array("i", framed.ids), array("b", segments), labels, framed.cut)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,16 +126,19 @@ class RowMaker:
         Raises:
             DataError: see `Framing.frame`.
         """
-        if self.kind == "words":
-            return list(self._word_rows(examples))
+        make = self._word_rows if self.kind == "words" else self._text_rows
+        found: list[LabelRow] = []
+        for first in range(0, len(examples), _AT_ONCE):
+            found += make(examples[first : first + _AT_ONCE], first)
+        return found
+
+    def _text_rows(self, examples: Sequence[Labelled], first: int) -> Iterator[LabelRow]:
         seconds = [one.pair for one in examples if one.pair is not None]
         framed = self.framing.frame(
             [one.text for one in examples], seconds or None, max_length=self.max_length
         )
-        return [
-            LabelRow(number, self._readable(row), self._labels(one))
-            for number, (one, row) in enumerate(zip(examples, framed, strict=True))
-        ]
+        for number, (one, row) in enumerate(zip(examples, framed, strict=True), first):
+            yield LabelRow.of(number, self._readable(row), self._labels(one))
 
     def _labels(self, one: Labelled) -> list[int]:
         if self.kind == "single":
@@ -131,10 +146,10 @@ class RowMaker:
         held = set(one.labels)
         return [int(label in held) for label in self._index]
 
-    def _word_rows(self, examples: Sequence[Labelled]) -> Iterator[LabelRow]:
+    def _word_rows(self, examples: Sequence[Labelled], first: int) -> Iterator[LabelRow]:
         whole = self.framing.frame([one.text for one in examples])
         parts: list[_Part] = []
-        for number, (one, row) in enumerate(zip(examples, whole, strict=True)):
+        for number, (one, row) in enumerate(zip(examples, whole, strict=True), first):
             words = one.text.split(" ") if one.text else []
             for start, stop in self._windows(one.text, row):
                 parts.append(_Part(number, start, words[start:stop], one.labels[start:stop]))
@@ -181,7 +196,7 @@ class RowMaker:
             if word is not None and word not in begun:
                 begun.add(word)
                 marks[place] = self._index[labels[word]] if labels else 0
-        yield LabelRow(part.text, row, marks)
+        yield LabelRow.of(part.text, row, array("i", marks))
 
     def _readable(self, row: Framed) -> Framed:
         """A row that holds a token at least: of a blank text without special tokens padding."""
@@ -244,11 +259,14 @@ def at_labels(logits: Tensor, keep: Tensor, kind: LabelKind) -> Tensor:
 def collate(rows: Sequence[LabelRow], numbers: Sequence[int], pad_id: int) -> LabelBatch:
     """The rows at `numbers` as one padded batch."""
     chosen = [rows[number] for number in numbers]
-    lengths = torch.tensor([len(row.framed.ids) for row in chosen])
-    ids = padded([row.framed.ids for row in chosen], pad_id)
+    lengths = torch.tensor([len(row.ids) for row in chosen])
+    ids = padded([row.ids for row in chosen], pad_id)
+    segments = torch.zeros_like(ids)
+    for place, row in enumerate(chosen):
+        segments[place, : len(row.segments)] = torch.tensor(row.segments)
     return LabelBatch(
         ids=ids,
-        segments=padded([row.framed.segments for row in chosen], 0),
+        segments=segments,
         keep=torch.arange(ids.shape[1]) < lengths[:, None],
         target=padded([[0, *row.labels] for row in chosen], NO_LABEL),
         rows=list(numbers),

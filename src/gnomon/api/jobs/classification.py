@@ -151,11 +151,11 @@ def _about(splits: LabelledSplits) -> Iterator[str]:
 
 def _about_rows(preparation: LabelPreparation) -> Iterator[str]:
     rows = preparation.train
-    tokens = sum(len(row.framed.ids) for row in rows)
+    tokens = sum(len(row.ids) for row in rows)
     yield f"{tokens:,} tokens in {len(rows):,} rows"
     splits = preparation.splits
     for split, own in ((splits.train, rows), (splits.valid, preparation.valid)):
-        cut = [row for row in own if row.framed.cut]
+        cut = [row for row in own if row.cut]
         if split is not None and cut:
             first = ", ".join(str(split.examples[row.text].row) for row in cut[:5])
             yield (

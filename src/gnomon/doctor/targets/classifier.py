@@ -117,7 +117,7 @@ def classifier_patient(
     if transformer is not None:
         found["family"] = transformer.config.family
     if rows:
-        order = sorted(range(len(rows)), key=lambda place: len(rows[place].framed.ids))
+        order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids))
         step = max(1, len(order) // _ROWS)
         batch = collate(rows, order[::step][:_ROWS], classifier.framing.pad_id).to(device)
         found["batch"] = {"ids": batch.ids, "keep": batch.keep, "labels": batch.target[:, 1:]}
