@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +10,7 @@ import typer
 
 from gnomon.cli import options
 from gnomon.cli.console import console
-from gnomon.cli.destination import destination
-from gnomon.cli.line_progress import LineProgress
+from gnomon.cli.line_flow import flow
 from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
@@ -105,11 +103,18 @@ def align(
         "tags": reverse_tag or [],
     }
     expected = _Gold(gold)
-    pairs = iter(corpus.pairs())
-    with destination(output) as out, LineProgress(progress, prints=output is None) as shown:
-        done, warnings = shown.begin("aligning", len(corpus)), LineWarnings(KINDS)
-        settings["progress"] = done if other is None else lambda count: done(count / 2)
-        while chunk := list(islice(pairs, CHUNK)):
+    warnings = LineWarnings(KINDS)
+    with flow(
+        corpus.pairs(),
+        output,
+        total=lambda: len(corpus),
+        size=CHUNK,
+        doing="aligning",
+        progress=progress,
+        warnings=warnings,
+    ) as pairs:
+        settings["progress"] = pairs.done if other is None else lambda n: pairs.done(n / 2)
+        for _, chunk in pairs:
             sources, targets = [pair.source for pair in chunk], [pair.target for pair in chunk]
             found = translator.align(sources, targets, **settings, **units)
             links: list[Sequence[Link]] = [item.links for item in found]
@@ -118,7 +123,7 @@ def align(
                 both = zip(links, back, strict=True)
                 links = [combined(one, two, kind) for one, two in both]  # type: ignore[arg-type]
             for pair, item, line in zip(chunk, found, links, strict=True):
-                out.write(_format(item, line, soft).encode("utf-8", errors="replace") + b"\n")
+                pairs.write(_format(item, line, soft))
                 if item.reason is not None:
                     warnings.add("unaligned", f"line {pair.line} is not aligned: {item.reason}")
                 elif item.beyond_training:
@@ -128,8 +133,6 @@ def align(
                         f"trust its alignment: {excerpt(pair.source, 60)}",
                     )
             expected.note(links)
-            out.flush()
-    warnings.finish(len(corpus))
     expected.print_rates()
 
 

@@ -1,44 +1,46 @@
-"""Lines in, as many lines out: what the verbs that go through a text line by line share."""
+"""Texts in, as many lines out: what the verbs that go through a text line by line share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
 
 from gnomon.cli.console import standard_input, warn_of_replaced
 from gnomon.cli.destination import destination
 from gnomon.cli.line_progress import LineProgress, lines_of
 from gnomon.cli.line_warnings import LineWarnings
 
+Item = TypeVar("Item")
+
 
 @dataclass
-class LineFlow:
-    """A text on its way through a model; made by `line_flow`.
+class Flow(Generic[Item]):
+    """A text on its way through a model; made by `line_flow` or `flow`.
 
-    Iterating gives chunks of lines, each with the number of its first one, from 1.
+    Iterating gives chunks of lines (or pairs), each with the number of its first one, from 1.
 
     Attributes:
-        lines: those that are still to come.
+        items: those that are still to come.
         out: where results go.
-        size: of a chunk: lines that are read before any is done, as models sort them by length.
-        done: is told how many more lines are done.
-        warnings: about single lines.
-        count: lines of the chunks that are done.
+        size: of a chunk: items that are read before any is done, as models sort them by length.
+        done: is told how many more items are done.
+        warnings: about single items.
+        count: items of the chunks that are done.
     """
 
-    lines: Iterator[str]
+    items: Iterator[Item]
     out: BinaryIO
     size: int
     done: Callable[[float], None]
     warnings: LineWarnings
     count: int = 0
 
-    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
-        while chunk := list(islice(self.lines, self.size)):
+    def __iter__(self) -> Iterator[tuple[int, list[Item]]]:
+        while chunk := list(islice(self.items, self.size)):
             yield self.count + 1, chunk
             self.out.flush()
             self.count += len(chunk)
@@ -46,6 +48,40 @@ class LineFlow:
     def write(self, line: str) -> None:
         """One result, on a line of its own."""
         self.out.write(line.encode("utf-8", errors="replace") + b"\n")
+
+
+@contextmanager
+def flow(
+    items: Iterable[Item],
+    output: Path | None,
+    *,
+    total: Callable[[], int | None],
+    size: int,
+    doing: str,
+    progress: bool | None,
+    warnings: LineWarnings | None = None,
+) -> Iterator[Flow[Item]]:
+    """Open the place of results; at the end say what is to be said of single items.
+
+    Args:
+        items: what is gone through.
+        output: see `destination`.
+        total: how many there are, asked where somebody is shown.
+        size: of a chunk.
+        doing: what is done, such as "translating".
+        progress: --progress or --no-progress; None: as `LineProgress` sees fit.
+        warnings: of the verb.
+
+    Raises:
+        DataError: the output cannot be written.
+    """
+    shown = LineProgress(progress, prints=output is None)
+    number = total() if shown.shown else None
+    with destination(output) as out, shown:
+        done = shown.begin(doing, number)
+        found = Flow(iter(items), out, size, done, warnings or LineWarnings({}))
+        yield found
+    found.warnings.finish(found.count)
 
 
 @contextmanager
@@ -57,17 +93,13 @@ def line_flow(
     doing: str,
     progress: bool | None,
     warnings: LineWarnings | None = None,
-) -> Iterator[LineFlow]:
-    """Open a text and the place of its results; at the end say what is to be said of its lines.
+) -> Iterator[Flow[str]]:
+    """`flow` of the lines of a text.
 
     Args:
         input_: a text file, also gzip; None: standard input. Bytes that are no text are replaced,
             which is told.
-        output: see `destination`.
-        size: lines of a chunk.
-        doing: what is done to them, such as "translating".
-        progress: --progress or --no-progress; None: as `LineProgress` sees fit.
-        warnings: of the verb.
+        output, size, doing, progress, warnings: see `flow`.
 
     Raises:
         DataError: a file that cannot be read or written.
@@ -76,12 +108,14 @@ def line_flow(
 
     given = input_ or standard_input()
     replaced = Replacements()
-    shown = LineProgress(progress, prints=output is None)
-    total = lines_of(given) if shown.shown else None
-    lines = read_lines(given, errors="replace", replacements=replaced)
-    with destination(output) as out, shown:
-        done = shown.begin(doing, total)
-        flow = LineFlow(iter(lines), out, size, done, warnings or LineWarnings({}))
-        yield flow
-    flow.warnings.finish(flow.count)
+    with flow(
+        read_lines(given, errors="replace", replacements=replaced),
+        output,
+        total=lambda: lines_of(given),
+        size=size,
+        doing=doing,
+        progress=progress,
+        warnings=warnings,
+    ) as lines:
+        yield lines
     warn_of_replaced(replaced)

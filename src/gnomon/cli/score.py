@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.destination import destination
-from gnomon.cli.line_progress import LineProgress
+from gnomon.cli.line_flow import flow
 from gnomon.cli.line_warnings import LineWarnings
 
 if TYPE_CHECKING:
@@ -79,19 +77,26 @@ def score(
     fields = {"source_field": source_field, "target_field": target_field}
     corpus = api.given_pairs(src, ref, data, model=model, checkpoint=checkpoint, **fields)
     translator = api.load_for("translation", model, checkpoint=checkpoint, device=device)
-    pairs = iter(corpus.pairs())
-    with destination(output) as out, LineProgress(progress, prints=output is None) as shown:
-        done, warnings = shown.begin("scoring", len(corpus)), LineWarnings(KINDS)
-        while chunk := list(islice(pairs, CHUNK)):
+    warnings = LineWarnings(KINDS)
+    with flow(
+        corpus.pairs(),
+        output,
+        total=lambda: len(corpus),
+        size=CHUNK,
+        doing="scoring",
+        progress=progress,
+        warnings=warnings,
+    ) as pairs:
+        for _, chunk in pairs:
             scores = translator.score(
                 [pair.source for pair in chunk],
                 [pair.target for pair in chunk],
                 tags=tag or [],
                 batch_tokens=batch_tokens,
-                progress=done,
+                progress=pairs.done,
             )
             for pair, result in zip(chunk, scores, strict=True):
-                out.write(_format(result, json_).encode("utf-8", errors="replace") + b"\n")
+                pairs.write(_format(result, json_))
                 if result.reason is not None:
                     text = f"line {pair.line} has no score: {result.reason}"
                     warnings.add("unscored", text)
@@ -101,8 +106,6 @@ def score(
                         f"line {pair.line} is longer than any this model was trained on; do not "
                         f"trust its score: {excerpt(pair.source, 60)}",
                     )
-            out.flush()
-    warnings.finish(len(corpus))
 
 
 def _format(result: PairScore, as_json: bool) -> str:
