@@ -31,11 +31,12 @@ def test_it_goes_through_every_station_and_again_when_it_is_finished(
     text = re.sub(r"(validate|checkpoint)_every = \d+", r"\1_every = 3", text)
     monkeypatch.setattr(gnomon.recipes.load, "preset_text", lambda name: text)
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):
+    for is_first in (True, False):
         done = CliRunner().invoke(app, ["quickstart", "--task", "generate"])
         assert done.exit_code == 0, done.output
         for station in ("1. Prepare", "4. Evaluate", "5. Prompts", "6. Done"):
             assert station in done.output, station
+        assert is_first == ("2. The doctor" in done.output) == ("3. Train" in done.output)
         assert "gnomon generate runs/quickstart-generate" in done.output
     assert "FAIL" not in done.output
     # Both judge the same characters, so that bits of the one are bits of the other.
