@@ -14,8 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from gnomon.doctor.squares import Side, grown_by_hidden, grown_square, hides
+
 Key = str | int
-Side = Literal["left", "right"]
 StreamName = Literal["source", "target"]
 # ids, vectors: what is read. keep, ignore: 1/True at real tokens, or at padding. square: who may
 # attend to whom `[T, T]`. labels: targets of the loss. positions. numbers: anything else that has
@@ -199,6 +200,22 @@ class Call:
         """Some inputs replaced or added by keyword."""
         return replace(self, values=dict(self.values) | dict(values.items()))
 
+    def without(self, key: Key) -> Call:
+        """Without one input (a text's own: then the text is gone, too)."""
+        return replace(
+            self,
+            values={name: value for name, value in self.values.items() if name != key},
+            entries=tuple(each for each in self.entries if each.key != key),
+            streams={name: each for name, each in self.streams.items() if each.key != key},
+        )
+
+    def without_any(self, role: Role) -> Call:
+        """Without the inputs of one role: labels, so that no loss is computed along; positions."""
+        call = self
+        for entry in [each for each in self.entries if each.role == role]:
+            call = call.without(entry.key)
+        return call
+
     def with_text(self, stream: StreamName, text: Tensor) -> Call:
         """Other ids or vectors of the same size, rows first."""
         entry = self.entry(stream)
@@ -273,7 +290,7 @@ class Call:
                     parts = parts if side == "left" else parts[::-1]
                     values[entry.key] = torch.cat(parts, dim=time)
                 if entry.role == "square" and len(entry.times) == 2:
-                    grow = _grown_square if entry.batch is None else _grown_by_hidden
+                    grow = grown_square if entry.batch is None else grown_by_hidden
                     values[entry.key] = grow(self.values[entry.key], values[entry.key], num, side)
         return replace(self, values=values)
 
@@ -305,7 +322,7 @@ class Call:
             value: Tensor = values[entry.key]
             place = _along(where.to(value.device), value, entry.batch, entry.times[-1])
             if entry.role == "square":
-                values[entry.key] = torch.where(place, _hides(value), value)
+                values[entry.key] = torch.where(place, hides(value), value)
             elif entry.role not in ("positions", "numbers"):
                 time = entry.times[0]
                 fill = self._padding(entry, value, time, value.size(time), "right", 1)
@@ -394,47 +411,3 @@ def _along(where: Tensor, value: Tensor, batch: int, time: int) -> Tensor:
     shape = [1] * value.dim()
     shape[batch], shape[time] = where.shape
     return (where if batch < time else where.t()).reshape(shape)
-
-
-def _keeps(square: Tensor) -> bool:
-    """Whether True (or 1) stands where one may attend: at itself, mostly."""
-    return bool(square.diagonal(dim1=-2, dim2=-1).bool().any())
-
-
-def _hides(square: Tensor) -> Tensor:
-    """What hides a key in this square, a scalar of its dtype."""
-    if not square.is_floating_point():
-        return torch.tensor(not _keeps(square), device=square.device).to(square.dtype)
-    lowest = square.min() if square.numel() else square.new_zeros(())
-    return lowest if lowest < -1 else square.new_tensor(torch.finfo(square.dtype).min)
-
-
-def _grown_by_hidden(before: Tensor, after: Tensor, num: int, side: Side) -> Tensor:
-    """Each text's own mask for `num` more positions: nobody sees them but each of them itself."""
-    new = torch.zeros(after.size(-1), dtype=torch.bool, device=after.device)
-    new[slice(num) if side == "left" else slice(-num, None)] = True
-    itself = torch.eye(len(new), dtype=torch.bool, device=after.device)
-    shows = before.new_zeros(()) if before.is_floating_point() else ~_hides(before).bool()
-    grown = torch.where(new[:, None], shows.to(after.dtype), after)
-    return torch.where(new & ~itself, _hides(before), grown)
-
-
-def _grown_square(before: Tensor, after: Tensor, num: int, side: Side) -> Tensor:
-    """A `[T, T]` mask for `num` more positions: causal if it was, else everyone sees everyone."""
-    size = after.size(-1)
-    is_bool = before.dtype == torch.bool
-    old = before.size(-1)
-    upper = torch.ones(old, old, dtype=torch.bool, device=before.device).triu(1)
-    hidden = before if is_bool else before < -1.0
-    # nn.Transformer's convention for bool is True = hidden; a "keep" square is its complement.
-    causal_hidden, causal_keep = bool((hidden == upper).all()), bool((hidden == ~upper).all())
-    grown_upper = torch.ones(size, size, dtype=torch.bool, device=before.device).triu(1)
-    if is_bool and (causal_hidden or causal_keep):
-        return (grown_upper if causal_hidden else ~grown_upper).expand(after.shape)
-    if not is_bool and causal_hidden and old > 1:
-        return torch.zeros_like(after).masked_fill(grown_upper, float(before.min()))
-    if is_bool and _keeps(before):
-        new = torch.arange(size, device=after.device)
-        new = new < num if side == "left" else new >= old
-        return after | new | new[:, None]
-    return after

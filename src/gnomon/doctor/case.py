@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from gnomon.doctor import losses
 from gnomon.doctor.blocks import Block, block_names, blocks
-from gnomon.doctor.call import IGNORED_LABEL, Call, Entry, Key
+from gnomon.doctor.call import Call, Key
 from gnomon.doctor.finding import NotApplicable, Skip
-from gnomon.doctor.forms import quantised
+from gnomon.doctor.forms import SelfAttention, quantised
 from gnomon.doctor.inputs import call_of, config_of, named, with_decoder_inputs
 from gnomon.doctor.intent import Intent, infer
-from gnomon.doctor.loss_alone import only_computes
 from gnomon.doctor.made_up import make_inputs
 from gnomon.doctor.objective import Objective, read_objective
 from gnomon.doctor.patient import Patient
+from gnomon.doctor.remembering import Remembering, fact
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import Run, rounding, run
 from gnomon.doctor.schedules import Rates, learning_rates
@@ -30,62 +29,18 @@ from gnomon.doctor.sights import Sight, sights
 from gnomon.doctor.stepping import Stepped, micro_batches, steps
 from gnomon.probe import Record
 
-T = TypeVar("T")
-P = ParamSpec("P")
-_REMEMBERED: set[object] = set()
 _ROWS, _LENGTH = 3, 24  # of the call that is perturbed: enough to show a fault, and quick
 
 
-class fact(Generic[T]):  # noqa: N801 - used as a decorator, like `property`
-    """A property computed once; that it is not to be had is kept as well."""
-
-    def __init__(self, compute: Callable[[Any], T]) -> None:
-        self.compute, self.__doc__ = compute, compute.__doc__
-
-    def __get__(self, case: Case, owner: type[Case]) -> T:
-        return case.once(self.compute.__name__, lambda: self.compute(case))
-
-
-def remembered(
-    compute: Callable[Concatenate[Case, P], T],
-) -> Callable[Concatenate[Case, P], T]:
-    """A fact that stands beside the case, in a file of its own: a function of it (and more)."""
-
-    @functools.wraps(compute)
-    def get(case: Case, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        key = f"{compute.__module__}.{compute.__qualname__}{args}{kwargs or ''}"
-        return case.once(key, lambda: compute(case, *args, **kwargs))
-
-    _REMEMBERED.add(get)
-    return get
-
-
-def is_remembered(function: object) -> bool:
-    """Whether it is such a fact."""
-    return function in _REMEMBERED
-
-
-class Case:
+class Case(Remembering):
     """What is known of a patient. A fact that is not to be had raises `Skip` with the reason.
 
     Runs are made in evaluation mode without gradients under a fixed seed, unless said otherwise.
     """
 
     def __init__(self, patient: Patient) -> None:
+        super().__init__()
         self.patient = patient
-        self.facts: dict[str, Any] = {}
-
-    def once(self, name: str, compute: Callable[[], T]) -> T:
-        """What `compute` gave the first time, or what it raised: a model that fails fails once."""
-        if name not in self.facts:
-            try:
-                self.facts[name] = compute()
-            except (Exception, SystemExit) as error:  # the model's code may raise anything
-                self.facts[name] = error
-        found = self.facts[name]
-        if isinstance(found, BaseException):
-            raise found.with_traceback(None)  # which would keep all that the run had made
-        return found  # type: ignore[no-any-return]
 
     # The module
 
@@ -103,7 +58,7 @@ class Case:
             raise Skip("some parameters get their shape at the first call: call it once before")
         if any(parameter.is_meta for parameter in module.parameters()):
             raise Skip("its parameters are on the meta device: they have no values")
-        return _SelfAttention(module) if isinstance(module, nn.MultiheadAttention) else module
+        return SelfAttention(module) if isinstance(module, nn.MultiheadAttention) else module
 
     @fact
     def kind(self) -> Literal["gnomon", "huggingface", "torch"]:
@@ -203,7 +158,7 @@ class Case:
 
         Without labels, so that no loss is computed along. A row is one document: see `packed`.
         """
-        call = unlabelled(self.call)
+        call = self.call.without_any("labels")
         if call.is_packed(call.read):
             call = call.one_document(call.read)
         return self._cut(call, 0)
@@ -215,7 +170,7 @@ class Case:
         Raises:
             Skip: nothing tells the documents of a row apart; `NotApplicable`: each row holds one.
         """
-        call = unlabelled(self.call)
+        call = self.call.without_any("labels")
         documents = call.documents(call.read)
         if documents is None:
             raise Skip(
@@ -384,15 +339,7 @@ class Case:
             Skip: neither is known.
             DoctorError: the function steps an optimizer.
         """
-        patient = self.patient
-        if patient.loss is not None:
-            with only_computes():
-                return _one_number(patient.loss(self.module, call.as_batch(patient.batch)))
-        labelled = self.labelled(call)
-        found = run(self.module, labelled).tensors.get("loss")
-        if found is None:
-            raise Skip("no loss function was handed over, and the model computes none")
-        return _one_number(found)
+        return losses.loss(self, call)
 
     def labelled(self, call: Call) -> Call:
         """The call with labels, for a model that computes its loss itself.
@@ -400,47 +347,11 @@ class Case:
         Raises:
             Skip: the model takes no labels.
         """
-        if "labels" in call.values or any(entry.role == "labels" for entry in call.entries):
-            return call
-        if (
-            self.kind != "huggingface"
-            or "labels" not in inspect.signature(self.module.forward).parameters
-        ):
-            raise Skip("no loss function was handed over, and the model takes no labels")
-        logits = self.base.tensors.get("logits")
-        text = call.text(call.read)
-        if logits is None or text.dim() != 2:
-            raise Skip("no loss function was handed over, and the batch has no labels")
-        if logits.dim() == 2 and logits.size(0) == self.base.call.num_rows():
-            if logits.size(1) < 2:
-                raise Skip("the model gives one value for each text, and the batch has no labels")
-            labels = torch.arange(text.size(0), device=text.device) % logits.size(1)
-            return _with_labels(call, labels)
-        keep = call.keep(call.read)
-        # Where it is no token that is asked for, a word has the same label everywhere.
-        labels = (text % logits.size(-1)).masked_fill(~keep, IGNORED_LABEL)
-        if call.read == "target":  # a decoder's inputs are its labels, shifted already
-            labels = labels.roll(-1, 1)
-            labels[:, -1] = IGNORED_LABEL
-        return _with_labels(call, labels)
+        return losses.labelled(self, call)
 
     def any_loss(self, call: Call) -> Tensor:
         """For gradients, a scalar: the training loss, else the next token's, else a projection."""
-        try:
-            return self.loss(call)
-        except Skip:
-            pass
-        output = run(self.module, call)
-        tokens, text = output.main, call.text(call.read)
-        if text.dim() == 2 and tokens.dim() == 3 and tokens.size(-1) > int(text.max()):
-            keep = call.keep(call.read)[:, 1:]
-            logits, goal = tokens[:, :-1][keep], text[:, 1:][keep]
-            if goal.numel():
-                return F.cross_entropy(logits.float(), goal)
-        # Not the mean square, which a norm at the end keeps at 1.
-        generator = torch.Generator().manual_seed(0)
-        direction = torch.randn(tokens.shape, generator=generator).to(tokens.device)
-        return (tokens.float() * direction).mean()
+        return losses.any_loss(self, call)
 
     @fact
     def gradients(self) -> dict[str, Tensor | None]:
@@ -449,29 +360,12 @@ class Case:
         Raises:
             Skip: no gradient comes out of the model.
         """
-        self.must_take_gradients()
-        self.module.eval()
-        with untouched(self.module), torch.enable_grad():
-            loss = self.any_loss(self.call)
-            if not loss.requires_grad:
-                raise Skip(
-                    "no gradient comes out of the model: its forward runs under no_grad or "
-                    "inference_mode, or nothing in it asks for one"
-                )
-            loss.backward()  # type: ignore[no-untyped-call]
-            return {
-                name: None if p.grad is None else p.grad.detach()  # its own are put back
-                for name, p in self.module.named_parameters()
-            }
+        return losses.gradients(self)
 
     @fact
     def labels_are_invented(self) -> bool:
         """Whether the loss asks for labels that nobody handed over and that are not the text."""
-        call = self.call
-        if self.patient.loss is not None or any(each.role == "labels" for each in call.entries):
-            return False
-        logits = self.base.tensors.get("logits")
-        return logits is None or logits.size(-1) < call.streams[call.read].vocab_size
+        return losses.labels_are_invented(self)
 
     @fact
     def loss_gives_gradients(self) -> bool:
@@ -557,54 +451,6 @@ class Case:
             raise Skip("nothing tells whether the model is trained")
         if self.is_fresh is not fresh:
             raise NotApplicable(otherwise)
-
-
-def _one_number(loss: Any) -> Tensor:
-    """The loss, if it is one.
-
-    Raises:
-        Skip: it is no tensor, or holds several numbers.
-    """
-    if not isinstance(loss, Tensor):
-        raise Skip(f"the loss is a {type(loss).__name__}, not a tensor: it has no gradient")
-    if loss.numel() != 1:
-        raise Skip(f"the loss has the shape {tuple(loss.shape)}: reduce it to one number")
-    return loss.reshape(())
-
-
-def without(call: Call, key: str | int) -> Call:
-    """The call without one input (a text's own: then the text is gone, too)."""
-    return replace(
-        call,
-        values={name: value for name, value in call.values.items() if name != key},
-        entries=tuple(each for each in call.entries if each.key != key),
-        streams={name: each for name, each in call.streams.items() if each.key != key},
-    )
-
-
-def unlabelled(call: Call) -> Call:
-    """The call without labels, so that no loss is computed along."""
-    for entry in [each for each in call.entries if each.role == "labels"]:
-        call = without(call, entry.key)
-    return call
-
-
-def _with_labels(call: Call, labels: Tensor) -> Call:
-    """The call with labels of its texts, or of each position."""
-    entry = Entry("labels", "labels", call.read, 0, (1,) if labels.dim() > 1 else ())
-    return replace(call.with_values(labels=labels), entries=(*call.entries, entry))
-
-
-class _SelfAttention(nn.Module):
-    """A bare `nn.MultiheadAttention` as a model of one text."""
-
-    def __init__(self, attention: nn.MultiheadAttention) -> None:
-        super().__init__()
-        self.attention = attention
-
-    def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        output: Tensor = self.attention(x, x, x, key_padding_mask, need_weights=False)[0]
-        return output
 
 
 def _wrapped(case: Case) -> Patient:

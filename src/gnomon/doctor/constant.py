@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from gnomon.doctor.call import Call, StreamName
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
 from gnomon.doctor.finding import NotApplicable, Skip
+from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import Run
 from gnomon.doctor.sides import sides
 from gnomon.probe import AttentionCall

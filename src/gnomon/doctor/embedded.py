@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.doctor.call import StreamName
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
 from gnomon.doctor.finding import NotApplicable, Skip
+from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import Run
 from gnomon.doctor.stock import on_stock, stock_run
 from gnomon.probe import EmbeddingCall, Record

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 _QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.sparse.quantized")
 _DYNAMIC = "torch.ao.nn.quantized.dynamic"
@@ -73,3 +73,16 @@ def uncompiled() -> Iterator[None]:
 
 def _is_compiled(module: nn.Module) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
+
+
+class SelfAttention(nn.Module):
+    """A bare `nn.MultiheadAttention` as a model of one text."""
+
+    def __init__(self, attention: nn.MultiheadAttention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        """Every position attends to all; `x` is laid out as the module has it."""
+        output: Tensor = self.attention(x, x, x, key_padding_mask, need_weights=False)[0]
+        return output

@@ -15,12 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnomon.doctor.call import Call, Side
-from gnomon.doctor.case import Case, remembered, unlabelled
+from gnomon.doctor.call import Call
+from gnomon.doctor.case import Case
 from gnomon.doctor.finding import NotApplicable, Skip
+from gnomon.doctor.logit_steps import begins_anew, by_row, by_step, chosen
 from gnomon.doctor.logits import Product, logit_product, logit_writers, noting
 from gnomon.doctor.loops import Generate, loop
+from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import difference
+from gnomon.doctor.squares import Side
 from gnomon.probe import Record, observe
 
 _LONGEST = 256  # positions of the long request
@@ -278,52 +281,12 @@ def _noted(
     if tokens.size(1) > num_tokens:  # the prompt comes first
         tokens = tokens[:, call.text(call.read).size(1) :]
     tokens = tokens[:, :num_tokens]
-    steps = _by_step(outputs, tokens.size(1), rows, num_beams)
-    other = _by_row(outputs, tokens) if num_beams == 1 else ()
-    by_row = bool(other) and (_chosen(other, tokens), _begins_anew(outputs, tokens.size(1))) > (
-        _chosen(steps, tokens), False
+    steps = by_step(outputs, tokens.size(1), rows, num_beams)
+    other = by_row(outputs, tokens) if num_beams == 1 else ()
+    row_by_row = bool(other) and (chosen(other, tokens), begins_anew(outputs, tokens.size(1))) > (
+        chosen(steps, tokens), False
     )  # fmt: skip
-    return Generated(call, tokens, other if by_row else steps, record, by_row)
-
-
-def _by_step(
-    outputs: list[Tensor], num_tokens: int, num_rows: int, num_beams: int
-) -> tuple[Tensor, ...]:
-    """Logits `[R, T, V]` of each step, also where a loop runs the rows one by one."""
-    if len(outputs) in (num_tokens, num_tokens + 1):
-        return tuple(outputs[:num_tokens])
-    width = num_rows * num_beams
-    alone = all(each.size(0) == 1 for each in outputs)
-    if alone and len(outputs) == num_rows + (num_tokens - 1) * width:
-        groups = [outputs[:num_rows]]
-        later = outputs[num_rows:]
-        groups += [later[start : start + width] for start in range(0, len(later), width)]
-        return tuple(torch.cat([each[:, -1:] for each in group]) for group in groups)
-    return ()
-
-
-def _by_row(outputs: list[Tensor], tokens: Tensor) -> tuple[Tensor, ...]:
-    """The same of a loop that finishes a row before it begins the next."""
-    rows, num_tokens = tokens.shape
-    alone = all(each.size(0) == 1 for each in outputs)
-    if rows == 1 or not alone or len(outputs) != rows * num_tokens:
-        return ()
-    last = torch.cat([each[:, -1:] for each in outputs])  # [B·n, 1, V]
-    return tuple(last.view(rows, num_tokens, 1, -1).transpose(0, 1))
-
-
-def _begins_anew(outputs: list[Tensor], num_tokens: int) -> bool:
-    """Whether the call after the first row's last step reads a prompt again."""
-    last, following = outputs[num_tokens - 1].size(1), outputs[num_tokens].size(1)
-    return following not in (last, last + 1)
-
-
-def _chosen(steps: tuple[Tensor, ...], tokens: Tensor) -> float:
-    """The share of tokens that were the best by the logits of their step."""
-    if not steps or len(steps[0]) != len(tokens):
-        return 0.0
-    best = torch.stack([each[:, -1].argmax(-1) for each in steps], dim=1)
-    return float((best == tokens).float().mean())
+    return Generated(call, tokens, other if row_by_row else steps, record, row_by_row)
 
 
 def first(case: Case) -> Generated:
@@ -346,7 +309,7 @@ def long_request(case: Case) -> tuple[Call, int]:
     Raises:
         Skip: `first` is as long already, or the model does not take them.
     """
-    call = unlabelled(case.call)
+    call = case.call.without_any("labels")
     counts = call.keep(call.read).sum(1).clamp(max=_LONGEST)
     longest, short = int(counts.max()), num_new(case)
     if call.read == "target":  # it begins with one token

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
 from gnomon.doctor.joined import together
+from gnomon.doctor.remembering import remembered
 from gnomon.doctor.sides import sides
 from gnomon.probe import AttentionCall, Record
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
 from gnomon.doctor.merge import read_after
+from gnomon.doctor.remembering import remembered
 from gnomon.doctor.sides import common
 from gnomon.probe import AttentionCall, Record
 

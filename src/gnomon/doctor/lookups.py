@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from gnomon.doctor.call import Call
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
+from gnomon.doctor.remembering import remembered
 
 
 class OutOfRange(Exception):

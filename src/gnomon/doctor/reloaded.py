@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
 from gnomon.doctor.finding import Skip
+from gnomon.doctor.remembering import remembered
 
 
 @dataclass(frozen=True)

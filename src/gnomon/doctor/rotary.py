@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from gnomon.doctor.call import StreamName
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
 from gnomon.doctor.constant import constant_run, constants, relative_shift, text_of_one_token
 from gnomon.doctor.finding import NotApplicable, Skip
+from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import Run
 from gnomon.probe import AttentionCall
 

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from gnomon.doctor.call import Call
-from gnomon.doctor.case import Case, remembered, without
+from gnomon.doctor.case import Case
 from gnomon.doctor.finding import NotApplicable, Skip
+from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import Run, run
 
 LARGEST = 300_000_000  # parameters; beyond it the second model costs too much memory
@@ -71,7 +72,8 @@ def on_stock(case: Case, call: Call) -> Run:
     module = stock(case)
     try:
         with torch.no_grad():
-            seen = run(module, _plain(call), record=True, keep_outputs=True)
+            plain = call.without_any("positions")  # a model then counts as its class does
+            seen = run(module, plain, record=True, keep_outputs=True)
     except Exception as error:
         raise Skip(f"the stock model does not run on this batch: {error}") from None
     seen.record.projections.clear()  # they hold its weights
@@ -82,10 +84,3 @@ def on_stock(case: Case, call: Call) -> Run:
 def stock_run(case: Case) -> Run:
     """The stock model on `case.small`; see `on_stock`."""
     return on_stock(case, case.small)
-
-
-def _plain(call: Call) -> Call:
-    """The call without position ids: a model then counts as its class does."""
-    for entry in [each for each in call.entries if each.role == "positions"]:
-        call = without(call, entry.key)
-    return call

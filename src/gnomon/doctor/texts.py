@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gnomon.doctor.case import Case, remembered
+from gnomon.doctor.case import Case
 from gnomon.doctor.finding import Skip
+from gnomon.doctor.remembering import remembered
 from gnomon.errors import GnomonError
 from gnomon.recipes import TranslationRecipe
 from gnomon.text import DataConfig, Pair, ParallelCorpus, open_split

@@ -12,7 +12,8 @@ from typing import Any
 
 from gnomon import doctor
 from gnomon.doctor.call import Call
-from gnomon.doctor.case import Case, fact, is_remembered
+from gnomon.doctor.case import Case
+from gnomon.doctor.remembering import fact, is_remembered
 from gnomon.doctor.run import Run
 from gnomon.doctor.sights import Sight
 

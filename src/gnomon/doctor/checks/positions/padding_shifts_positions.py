@@ -1,10 +1,11 @@
 """padding-shifts-positions: padding does not move the positions of real tokens."""
 
-from gnomon.doctor.call import Side, StreamName
+from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.embedded import embedded
 from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed
+from gnomon.doctor.squares import Side
 
 _FAULTY = """
     import torch
