@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gnomon.doctor.converted import converted
+from gnomon.doctor.facts.beside.converted import converted
 
 
 def tied() -> nn.Sequential:

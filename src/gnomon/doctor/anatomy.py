@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.doctor.case import Case
-from gnomon.doctor.embedded import embedded, text_lookups
-from gnomon.doctor.norms import Norm, norms
-from gnomon.doctor.sinusoids import sinusoid_tables
+from gnomon.doctor.facts.layers.norms import Norm, norms
+from gnomon.doctor.facts.positions.embedded import embedded, text_lookups
+from gnomon.doctor.facts.positions.sinusoids import sinusoid_tables
 from gnomon.doctor.what_if import HIGHEST_FP16, follows_dtype
 
 

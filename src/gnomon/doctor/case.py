@@ -11,22 +11,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from gnomon.doctor import losses
-from gnomon.doctor.blocks import Block, block_names, blocks
 from gnomon.doctor.call import Call, Key
+from gnomon.doctor.facts.attention.sights import Sight, sights
+from gnomon.doctor.facts.layers.blocks import Block, block_names, blocks
+from gnomon.doctor.facts.loss import losses
+from gnomon.doctor.facts.loss.objective import Objective, read_objective
+from gnomon.doctor.facts.training.schedules import Rates, learning_rates
+from gnomon.doctor.facts.training.stepping import Stepped, micro_batches, steps
 from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.forms import SelfAttention, quantised
 from gnomon.doctor.inputs import call_of, config_of, named, with_decoder_inputs
 from gnomon.doctor.intent import Intent, infer
 from gnomon.doctor.made_up import make_inputs
-from gnomon.doctor.objective import Objective, read_objective
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.remembering import Remembering, fact
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import Run, rounding, run
-from gnomon.doctor.schedules import Rates, learning_rates
-from gnomon.doctor.sights import Sight, sights
-from gnomon.doctor.stepping import Stepped, micro_batches, steps
 from gnomon.probe import Record
 
 _ROWS, _LENGTH = 3, 24  # of the call that is perturbed: enough to show a fault, and quick

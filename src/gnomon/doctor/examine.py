@@ -17,9 +17,9 @@ from gnomon.doctor.as_found import as_found, with_modes
 from gnomon.doctor.case import Case
 from gnomon.doctor.chatter import chatter_off
 from gnomon.doctor.check import COSTS, SYMPTOMS, Check, Cost, all_checks
+from gnomon.doctor.facts.loss.loss_alone import LossSteps
 from gnomon.doctor.finding import Finding, NotApplicable, Outcome, Skip
 from gnomon.doctor.forms import as_written, form_of, uncompiled
-from gnomon.doctor.loss_alone import LossSteps
 from gnomon.doctor.patient import Batch, Patient
 from gnomon.doctor.pictures import draw_from
 from gnomon.doctor.plan import Plan, estimate

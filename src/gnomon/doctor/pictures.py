@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gnomon.doctor.case import Case
-from gnomon.doctor.heads import heads
+from gnomon.doctor.facts.attention.heads import heads
 
 _BINS = 40
 

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from gnomon.doctor.as_found import Weights, has_values
-from gnomon.doctor.schedules import kept_groups, put_back_groups
+from gnomon.doctor.facts.training.schedules import kept_groups, put_back_groups
 from gnomon.doctor.settings import settings_kept
 
 _SEED = 20_170_612  # the examination is the same each time

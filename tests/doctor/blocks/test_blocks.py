@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor import diagnose
 from gnomon.doctor.case import Case
-from gnomon.doctor.linear_path import linear_share
+from gnomon.doctor.facts.layers.linear_path import linear_share
 from gnomon.doctor.patient import Patient
 from gnomon.model import Transformer
 

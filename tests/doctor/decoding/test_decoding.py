@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from gnomon.doctor import Patient, all_checks
 from gnomon.doctor.case import Case
 from gnomon.doctor.examine import examine
+from gnomon.doctor.facts.decoding.generation import first
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.generation import first
 from gnomon.model import AttentionConfig, PositionConfig, Transformer, TransformerConfig
 
 Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor import Finding, diagnose
 from gnomon.doctor.case import Case
-from gnomon.doctor.generation import first
+from gnomon.doctor.facts.decoding.generation import first
 from gnomon.doctor.patient import Patient
 
 D, V = 16, 50

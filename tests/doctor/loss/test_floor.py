@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor import diagnose
 from gnomon.doctor.case import Case
-from gnomon.doctor.floor import bounds
+from gnomon.doctor.facts.loss.floor import bounds
 from gnomon.doctor.patient import Patient
 
 V, ALPHA = 30, 0.3
@@ -100,8 +100,8 @@ def test_a_fault_in_the_loss_is_no_floor() -> None:
 @pytest.fixture(autouse=True)
 def patient_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many steps as it takes, on a busy machine as well."""
-    monkeypatch.setattr("gnomon.doctor.by_heart.SECONDS", 600.0)
-    monkeypatch.setattr("gnomon.doctor.by_heart._PATIENCE", 600.0)
+    monkeypatch.setattr("gnomon.doctor.facts.loss.by_heart.SECONDS", 600.0)
+    monkeypatch.setattr("gnomon.doctor.facts.loss.by_heart._PATIENCE", 600.0)
 
 
 def verdict(module: nn.Module, loss: Loss) -> Any:

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, OneCycleLR, SequentialLR
 
 from gnomon.doctor import diagnose
+from gnomon.doctor.facts.training.schedules import learning_rates
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.restore import rolled_back
-from gnomon.doctor.schedules import learning_rates
 
 
 def layer(dtype: torch.dtype = torch.float32) -> nn.Module:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.doctor import diagnose
-from gnomon.doctor.sinusoids import jitter, sinusoid_tables
+from gnomon.doctor.facts.positions.sinusoids import jitter, sinusoid_tables
 
 
 class Attention(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gnomon.doctor import Finding, diagnose
 from gnomon.doctor.case import Case
-from gnomon.doctor.joined import joined
+from gnomon.doctor.facts.attention.joined import joined
 from gnomon.doctor.patient import Patient
 
 D, H, K, V = 32, 4, 8, 50

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from gnomon.doctor import all_checks
 from gnomon.doctor.examine import examine
+from gnomon.doctor.facts.layers.kinds import by_kind, kind
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.kinds import by_kind, kind
 from gnomon.doctor.patient import Patient
 
 

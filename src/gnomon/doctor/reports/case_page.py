@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from gnomon import doctor
+from gnomon.doctor import facts
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
+from gnomon.doctor.facts.attention.sights import Sight
 from gnomon.doctor.remembering import fact, is_remembered
 from gnomon.doctor.run import Run
-from gnomon.doctor.sights import Sight
 
 _INNER = {"once"}  # what facts are made with
 _OPENING = """# What a check can ask
@@ -71,7 +71,7 @@ def _members(kind: type, name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _beside() -> Iterator[tuple[str, str, str]]:
-    for module in pkgutil.iter_modules(doctor.__path__, f"{doctor.__name__}."):
+    for module in pkgutil.walk_packages(facts.__path__, f"{facts.__name__}."):
         if module.ispkg:
             continue
         for name, value in vars(importlib.import_module(module.name)).items():

@@ -42,7 +42,7 @@ class Packed(SameParts):
         self.objective = objective
 
     def stock(self) -> Packed:
-        """The same, its network built anew from its configuration; see `gnomon.doctor.stock`."""
+        """The same, its network built anew from its configuration; see `facts.beside.stock`."""
         stack = Transformer(self.config)
         network: Predictor = stack
         with self.whole() as own:

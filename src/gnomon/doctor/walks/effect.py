@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gnomon.doctor.by_heart import short, trained
+from gnomon.doctor.facts.loss.by_heart import short, trained
 from gnomon.doctor.patient import Patient
 
 if TYPE_CHECKING:

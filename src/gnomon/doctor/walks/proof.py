@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from gnomon.doctor.check import all_checks
+from gnomon.doctor.facts.training.optimizing import optimizer_of
 from gnomon.doctor.finding import Finding, Skip
-from gnomon.doctor.optimizing import optimizer_of
 from gnomon.doctor.patient import Patient
 from gnomon.doctor.walks.effect import Effect, effect_of
 from gnomon.doctor.walks.walk import Proof

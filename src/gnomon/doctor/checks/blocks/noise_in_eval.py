@@ -4,8 +4,8 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, failure, passed
-from gnomon.doctor.optimizing import listed
 from gnomon.doctor.run import run
 
 _FAULTY = """

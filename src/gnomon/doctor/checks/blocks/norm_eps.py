@@ -6,9 +6,9 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.layers.norms import Norm, amplified, effective_eps, norms, shrinkage
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.norms import Norm, amplified, effective_eps, norms, shrinkage
-from gnomon.doctor.optimizing import listed
 
 _FAULTY = """
     import torch

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.layers.norms import Norm, gains, norms
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.norms import Norm, gains, norms
-from gnomon.doctor.optimizing import listed
 
 _FAULTY = """
     import torch

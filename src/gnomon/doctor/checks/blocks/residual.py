@@ -4,11 +4,11 @@ from collections import defaultdict
 from statistics import median
 from typing import Any
 
-from gnomon.doctor.blocks import Block
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.layers.blocks import Block
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, failure, passed, warning
-from gnomon.doctor.optimizing import listed
 
 _FAULTY = """
     import torch

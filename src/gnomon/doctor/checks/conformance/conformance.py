@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.beside.twin import Passed, Twin, float_tensors, passed_through, twin
 from gnomon.doctor.finding import Outcome, failure, passed
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import difference
-from gnomon.doctor.twin import Passed, Twin, float_tensors, passed_through, twin
 
 _FAULTY = """
     import torch

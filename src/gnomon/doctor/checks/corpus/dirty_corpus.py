@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.corpus.texts import split_of
 from gnomon.doctor.finding import Outcome, passed, warning
-from gnomon.doctor.texts import split_of
 from gnomon.recipes import TranslationRecipe
 from gnomon.text import REASONS, CleaningConfig, look
 

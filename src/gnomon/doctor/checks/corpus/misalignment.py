@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.corpus.texts import split_of
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.texts import split_of
 from gnomon.text.corpus import ParallelCorpus
 from gnomon.text.shifts import MIN_PAIRS, Shifted, find_shifts
 

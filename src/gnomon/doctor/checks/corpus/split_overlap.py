@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.corpus.texts import split_of
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.texts import split_of
 from gnomon.text.occurrences import Occurrences
 from gnomon.text.overlap import find_overlap
 from gnomon.text.sources import Split

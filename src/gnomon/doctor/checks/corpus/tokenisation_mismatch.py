@@ -4,10 +4,10 @@ from itertools import islice
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.corpus.surface import shares
+from gnomon.doctor.facts.corpus.texts import first_pairs
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.inputs import special_ids
-from gnomon.doctor.surface import shares
-from gnomon.doctor.texts import first_pairs
 from gnomon.recipes import TranslationRecipe
 from gnomon.text.sources import Split
 

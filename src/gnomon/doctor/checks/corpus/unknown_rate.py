@@ -6,8 +6,8 @@ from itertools import islice
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.corpus.texts import first_pairs
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
-from gnomon.doctor.texts import first_pairs
 
 _FAULTY = """
     class Letters:

@@ -4,8 +4,14 @@ from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.decoding.example import CACHED_MODEL
+from gnomon.doctor.facts.decoding.generation import (
+    apart_from_single,
+    first,
+    generate,
+    num_new,
+    prompts_of,
+)
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.generation import apart_from_single, first, generate, num_new, prompts_of
 
 _FAULTY = CACHED_MODEL.replace(
     "ids = module(ids, cache)[:, -1:].argmax(-1)",

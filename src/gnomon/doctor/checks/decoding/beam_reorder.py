@@ -6,8 +6,15 @@ from torch import Tensor
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.decoding.example import CACHED_MODEL
+from gnomon.doctor.facts.decoding.generation import (
+    continued,
+    ends,
+    generate,
+    num_new,
+    prompts,
+    until_end,
+)
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.generation import continued, ends, generate, num_new, prompts, until_end
 from gnomon.doctor.run import difference
 
 _NUM_BEAMS = 3

@@ -1,13 +1,20 @@
 """cache-differs: step by step with the cache gives what one full pass gives."""
 
-from gnomon.doctor.beside_full import Compared, compared
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.decoding.example import CACHED_MODEL
+from gnomon.doctor.facts.decoding.beside_full import Compared, compared
+from gnomon.doctor.facts.decoding.generation import (
+    first,
+    generate,
+    long_request,
+    num_new,
+    prompts,
+    with_tokens,
+)
+from gnomon.doctor.facts.decoding.step_trace import Broken, broken_at, parted_at
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.generation import first, generate, long_request, num_new, prompts, with_tokens
-from gnomon.doctor.step_trace import Broken, broken_at, parted_at
 
 _FAULTY = CACHED_MODEL.replace(
     "self.position(torch.arange(past, past + T))", "self.position(torch.arange(T))"

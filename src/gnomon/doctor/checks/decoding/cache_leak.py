@@ -2,12 +2,12 @@
 
 import torch
 
-from gnomon.doctor.beside_full import compared
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.decoding.example import CACHED_MODEL
+from gnomon.doctor.facts.decoding.beside_full import compared
+from gnomon.doctor.facts.decoding.generation import Generated, first, generate
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.generation import Generated, first, generate
 from gnomon.doctor.run import difference
 
 _FAULTY = CACHED_MODEL.replace(

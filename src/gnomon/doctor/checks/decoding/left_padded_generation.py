@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.decoding.generation import apart_from_single, generate, num_new, prompts_of
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
-from gnomon.doctor.generation import apart_from_single, generate, num_new, prompts_of
 
 _MENDED = """
     import torch

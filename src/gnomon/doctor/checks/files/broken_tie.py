@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.beside.reloaded import reloaded, tied
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import config_of
-from gnomon.doctor.reloaded import reloaded, tied
 
 _FAULTY = """
     import torch

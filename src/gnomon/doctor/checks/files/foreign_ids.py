@@ -7,9 +7,9 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.embedded import text_lookups
+from gnomon.doctor.facts.positions.embedded import text_lookups
+from gnomon.doctor.facts.training.optimizing import names_of
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
-from gnomon.doctor.optimizing import names_of
 
 _FAULTY = """
     import torch

@@ -8,8 +8,8 @@ from safetensors import safe_open
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.beside.reloaded import reloaded
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.reloaded import reloaded
 
 _FAULTY = """
     import torch

@@ -4,8 +4,8 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.beside.reloaded import reloaded, same_values
 from gnomon.doctor.finding import Outcome, failure, passed, warning
-from gnomon.doctor.reloaded import reloaded, same_values
 from gnomon.doctor.run import difference, run
 
 _FAULTY = """

@@ -4,9 +4,9 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.positions.lookups import lookups_of_batch
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import config_of, vocabulary
-from gnomon.doctor.lookups import lookups_of_batch
 
 _FAULTY = """
     import torch

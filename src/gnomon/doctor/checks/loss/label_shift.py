@@ -6,8 +6,8 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.loss.objective import Objective
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
-from gnomon.doctor.objective import Objective
 
 _FAULTY = """
     import torch

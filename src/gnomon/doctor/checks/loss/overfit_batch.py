@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
-from gnomon.doctor.by_heart import SECONDS, short, trained
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.loss.by_heart import SECONDS, short, trained
+from gnomon.doctor.facts.loss.floor import bounds
+from gnomon.doctor.facts.loss.objective import read_objective
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.floor import bounds
-from gnomon.doctor.objective import read_objective
 
 _FAULTY = """
     import torch

@@ -4,8 +4,8 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.loss.objective import Objective, read_objective
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.objective import Objective, read_objective
 
 _FAULTY = """
     import torch

@@ -6,9 +6,9 @@ from torch import Tensor
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.beside.trace import parted
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.run import difference, run
-from gnomon.doctor.trace import parted
 
 _FAULTY = """
     import torch

@@ -6,9 +6,9 @@ from torch import Tensor
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.decoding.example import CACHED_MODEL
+from gnomon.doctor.facts.attention.sights import SEEN
+from gnomon.doctor.facts.decoding.generation import first
 from gnomon.doctor.finding import NotApplicable, Outcome, failure, passed
-from gnomon.doctor.generation import first
-from gnomon.doctor.sights import SEEN
 from gnomon.probe import Record
 
 _FAULTY = CACHED_MODEL.replace(".tril(past)", ".tril()  # aligned at the first key")

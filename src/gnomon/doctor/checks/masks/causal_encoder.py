@@ -5,8 +5,8 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.sights import SEEN, Sight
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
-from gnomon.doctor.sights import SEEN, Sight
 
 _FAULTY = """
     import torch

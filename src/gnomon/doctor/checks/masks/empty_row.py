@@ -5,11 +5,11 @@ import torch
 from gnomon.doctor.call import Call, StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.sights import Sight, sights
+from gnomon.doctor.facts.beside.trace import first_not_finite
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import Run, difference, run
-from gnomon.doctor.sights import Sight, sights
-from gnomon.doctor.trace import first_not_finite
 
 _FAULTY = """
     import torch

@@ -8,10 +8,10 @@ import torch
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.sights import SEEN, places, sights
+from gnomon.doctor.facts.decoding.generation import pads_at_left
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.generation import pads_at_left
 from gnomon.doctor.run import Run, difference
-from gnomon.doctor.sights import SEEN, places, sights
 
 _NUM = 3
 _FAULTY = """

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.hidden_how import taken_after_softmax
+from gnomon.doctor.facts.attention.sights import SEEN, Sight, sights
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
-from gnomon.doctor.hidden_how import taken_after_softmax
 from gnomon.doctor.inputs import text_ends
 from gnomon.doctor.run import difference
-from gnomon.doctor.sights import SEEN, Sight, sights
 
 _FAULTY = """
     import torch

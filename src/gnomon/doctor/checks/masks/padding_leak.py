@@ -8,11 +8,11 @@ from torch import Tensor
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.hidden_how import padded, set_to_a_number, taken_after_softmax
+from gnomon.doctor.facts.attention.sights import SEEN, Sight, most, places
+from gnomon.doctor.facts.beside.trace import parted
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.hidden_how import padded, set_to_a_number, taken_after_softmax
 from gnomon.doctor.run import Run, difference
-from gnomon.doctor.sights import SEEN, Sight, most, places
-from gnomon.doctor.trace import parted
 
 _FAULTY = """
     import torch

@@ -9,9 +9,9 @@ from torch import Tensor
 from gnomon.doctor.as_found import Weights
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.converted import converted
+from gnomon.doctor.facts.beside.converted import converted
+from gnomon.doctor.facts.training.optimizing import held, optimizer_of
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.optimizing import held, optimizer_of
 from gnomon.doctor.restore import rolled_back
 
 _FAULTY = """

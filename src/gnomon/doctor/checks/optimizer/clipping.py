@@ -4,8 +4,8 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.stepping import norm_of
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.stepping import norm_of
 
 _FAULTY = """
     import torch

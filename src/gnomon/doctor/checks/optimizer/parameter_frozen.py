@@ -7,8 +7,8 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.optimizing import listed
 from gnomon.doctor.restore import untouched
 
 _FAULTY = """

@@ -4,8 +4,8 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.optimizing import FOREIGN, held, listed
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.optimizing import FOREIGN, held, listed
 
 _FAULTY = """
     import torch

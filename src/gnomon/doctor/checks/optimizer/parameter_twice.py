@@ -6,8 +6,8 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.optimizing import Held, held, listed
 from gnomon.doctor.finding import Outcome, failure, passed
-from gnomon.doctor.optimizing import Held, held, listed
 
 _FAULTY = """
     import torch

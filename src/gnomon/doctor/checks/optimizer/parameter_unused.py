@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.optimizing import listed
 
 _FAULTY = """
     import torch

@@ -4,8 +4,8 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.optimizing import held, is_adaptive, optimizer_of
 from gnomon.doctor.finding import NotApplicable, Outcome, passed, warning
-from gnomon.doctor.optimizing import held, is_adaptive, optimizer_of
 
 _FAULTY = """
     import torch

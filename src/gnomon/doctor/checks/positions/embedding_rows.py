@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.embedded import text_lookups
+from gnomon.doctor.facts.positions.embedded import text_lookups
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import known_pad_id
 

@@ -5,7 +5,7 @@ from typing import Any
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.embedded import Embedded, embedded, position_rows, stock_embedded
+from gnomon.doctor.facts.positions.embedded import Embedded, embedded, position_rows, stock_embedded
 from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed, warning
 
 _FAULTY = """

@@ -3,7 +3,7 @@
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.embedded import embedded
+from gnomon.doctor.facts.positions.embedded import embedded
 from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed
 from gnomon.doctor.squares import Side
 

@@ -2,8 +2,8 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.positions.lookups import lookups, lookups_of_batch
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
-from gnomon.doctor.lookups import lookups, lookups_of_batch
 
 _FAULTY = """
     import torch

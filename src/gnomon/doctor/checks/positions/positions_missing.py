@@ -9,9 +9,14 @@ from torch import nn
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.constant import Constant, constant_run, constants, text_of_one_token
+from gnomon.doctor.facts.beside.stock import on_stock
+from gnomon.doctor.facts.positions.constant import (
+    Constant,
+    constant_run,
+    constants,
+    text_of_one_token,
+)
 from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed, warning
-from gnomon.doctor.stock import on_stock
 
 _FAULTY = """
     import torch

@@ -8,7 +8,8 @@ from torch import nn
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.embedded import (
+from gnomon.doctor.facts.beside.stock import stock
+from gnomon.doctor.facts.positions.embedded import (
     Embedded,
     embedded,
     position_rows,
@@ -17,7 +18,6 @@ from gnomon.doctor.embedded import (
 )
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, foremost, passed, warning
 from gnomon.doctor.inputs import known_pad_id
-from gnomon.doctor.stock import stock
 
 _FAULTY = """
     import torch

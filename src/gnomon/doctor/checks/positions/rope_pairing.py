@@ -3,10 +3,10 @@
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.constant import text_of_one_token
+from gnomon.doctor.facts.beside.stock import on_stock
+from gnomon.doctor.facts.positions.constant import text_of_one_token
+from gnomon.doctor.facts.positions.rotary import Rotary, pairing, rotary, turned
 from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed
-from gnomon.doctor.rotary import Rotary, pairing, rotary, turned
-from gnomon.doctor.stock import on_stock
 from gnomon.probe import AttentionCall
 
 _FAULTY = """

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.positions.rotary import rotary
 from gnomon.doctor.finding import Outcome, Skip, failure, foremost, passed
-from gnomon.doctor.rotary import rotary
 
 _FAULTY = """
     import torch

@@ -5,9 +5,9 @@ import torch.nn.functional as F
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.positions.lookups import lookups_of_batch
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
 from gnomon.doctor.inputs import config_of
-from gnomon.doctor.lookups import lookups_of_batch
 
 _FAULTY = """
     import torch

@@ -2,9 +2,9 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.positions.lookups import lookups_of_batch
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
 from gnomon.doctor.inputs import config_of, known_pad_id
-from gnomon.doctor.lookups import lookups_of_batch
 
 _FAULTY = """
     import torch

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from gnomon.doctor.call import Call, StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.converted import converted
+from gnomon.doctor.facts.beside.converted import converted
+from gnomon.doctor.facts.positions.lookups import lookups
+from gnomon.doctor.facts.positions.sinusoids import jitter, sinusoid_tables
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
-from gnomon.doctor.lookups import lookups
 from gnomon.doctor.run import run
-from gnomon.doctor.sinusoids import jitter, sinusoid_tables
 from gnomon.doctor.what_if import judged
 
 _FAULTY = """

@@ -7,8 +7,8 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.layers.norms import Norm, norms
 from gnomon.doctor.finding import Outcome, Skip, passed
-from gnomon.doctor.norms import Norm, norms
 from gnomon.doctor.what_if import judged, runs_in
 
 _FAULTY = """

@@ -7,11 +7,11 @@ import torch
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.converted import converted
+from gnomon.doctor.facts.beside.converted import converted
+from gnomon.doctor.facts.beside.stock import LARGEST
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
-from gnomon.doctor.optimizing import listed
 from gnomon.doctor.run import run
-from gnomon.doctor.stock import LARGEST
 from gnomon.doctor.what_if import HIGHEST_FP16, follows_dtype, judged, runs_in
 from gnomon.probe import AttentionCall, Origin, Record, origins
 

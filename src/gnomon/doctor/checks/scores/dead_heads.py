@@ -5,9 +5,9 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.heads import Heads, heads
+from gnomon.doctor.facts.attention.merge import contributions
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.heads import Heads, heads
-from gnomon.doctor.merge import contributions
 
 _FAULTY = """
     import torch

@@ -4,9 +4,9 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.heads import alike
+from gnomon.doctor.facts.attention.joined import joined
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.heads import alike
-from gnomon.doctor.joined import joined
 from gnomon.probe import AttentionCall
 
 _FAULTY = """

@@ -4,9 +4,9 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.heads import Heads, heads, measured
+from gnomon.doctor.facts.beside.stock import stock_run
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.heads import Heads, heads, measured
-from gnomon.doctor.stock import stock_run
 
 _FAULTY = """
     import torch

@@ -6,10 +6,10 @@ from torch import Tensor
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.constant import self_attention
+from gnomon.doctor.facts.attention.merge import merged, split_rows
+from gnomon.doctor.facts.beside.stock import stock_run
+from gnomon.doctor.facts.positions.constant import self_attention
 from gnomon.doctor.finding import Outcome, Skip, failure, passed
-from gnomon.doctor.merge import merged, split_rows
-from gnomon.doctor.stock import stock_run
 from gnomon.probe import AttentionCall
 
 _FAULTY = """

@@ -4,8 +4,8 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.attention.heads import Heads, heads
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.heads import Heads, heads
 
 _FAULTY = """
     import torch

@@ -6,8 +6,8 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.beside.stock import stock_run
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.stock import stock_run
 from gnomon.probe import AttentionCall
 
 _FAULTY = """

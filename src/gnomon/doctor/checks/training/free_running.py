@@ -4,8 +4,8 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.decoding.generation import first, real_ids
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, failure, passed
-from gnomon.doctor.generation import first, real_ids
 from gnomon.doctor.monitors.free_running import (
     CAUSE,
     FAULT,

@@ -4,11 +4,11 @@ import torch
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.optimizing import is_adaptive, optimizer_of
+from gnomon.doctor.facts.training.schedules import set_peak
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
 from gnomon.doctor.monitors.updates import FAULT, TITLE, Updates, judge
-from gnomon.doctor.optimizing import is_adaptive, optimizer_of
 from gnomon.doctor.restore import rolled_back
-from gnomon.doctor.schedules import set_peak
 
 _FAULTY = """
     import torch

@@ -2,7 +2,7 @@
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.described import recipe_of
+from gnomon.doctor.facts.training.described import recipe_of
 from gnomon.doctor.finding import Outcome, passed, warning
 
 _FAULTY = """

@@ -3,10 +3,10 @@
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
 from gnomon.doctor.checks.blocks.post_norm_warmup import FEW, FINE_TUNING
-from gnomon.doctor.described import recipe_of
+from gnomon.doctor.facts.training.described import recipe_of
+from gnomon.doctor.facts.training.schedules import learning_rates
 from gnomon.doctor.finding import Outcome, failure, passed, warning
 from gnomon.doctor.patient import Patient
-from gnomon.doctor.schedules import learning_rates
 from gnomon.recipes import ClassificationRecipe, Recipe
 
 _FAULTY = """

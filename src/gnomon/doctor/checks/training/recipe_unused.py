@@ -4,7 +4,7 @@ from typing import Any
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
-from gnomon.doctor.described import recipe_of
+from gnomon.doctor.facts.training.described import recipe_of
 from gnomon.doctor.finding import Outcome, passed, warning
 from gnomon.doctor.inputs import config_of
 from gnomon.recipes.load import keys_without_effect

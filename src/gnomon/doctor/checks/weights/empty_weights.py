@@ -4,9 +4,9 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.layers.kinds import by_kind, matrices
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, Skip, failure, passed, warning
-from gnomon.doctor.kinds import by_kind, matrices
-from gnomon.doctor.optimizing import listed
 
 _FAULTY = """
     import torch

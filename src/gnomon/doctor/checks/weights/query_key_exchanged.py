@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, passed, warning
-from gnomon.doctor.optimizing import listed
 from gnomon.probe import AttentionCall, Record
 
 _FAULTY = """

@@ -11,8 +11,8 @@ from torch import nn
 from gnomon.doctor.as_found import Weights
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.layers.norms import norms
 from gnomon.doctor.finding import NotApplicable, Outcome, Skip, passed, warning
-from gnomon.doctor.norms import norms
 
 _FAULTY = """
     import torch

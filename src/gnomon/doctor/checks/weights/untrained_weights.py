@@ -8,10 +8,10 @@ from torch import Tensor
 
 from gnomon.doctor.case import Case
 from gnomon.doctor.check import check
+from gnomon.doctor.facts.beside.stock import stock
+from gnomon.doctor.facts.layers.kinds import by_kind, matrices
+from gnomon.doctor.facts.training.optimizing import listed
 from gnomon.doctor.finding import Outcome, Skip, passed, warning
-from gnomon.doctor.kinds import by_kind, matrices
-from gnomon.doctor.optimizing import listed
-from gnomon.doctor.stock import stock
 
 _FAULTY = """
     import torch

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gnomon.doctor.call import IGNORED_LABEL, Call, Entry
+from gnomon.doctor.facts.loss.loss_alone import only_computes
 from gnomon.doctor.finding import Skip
-from gnomon.doctor.loss_alone import only_computes
 from gnomon.doctor.restore import untouched
 from gnomon.doctor.run import run
 

@@ -9,7 +9,12 @@ from torch import Tensor
 
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
-from gnomon.doctor.constant import constant_run, constants, relative_shift, text_of_one_token
+from gnomon.doctor.facts.positions.constant import (
+    constant_run,
+    constants,
+    relative_shift,
+    text_of_one_token,
+)
 from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import Run

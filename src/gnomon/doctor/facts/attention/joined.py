@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gnomon.doctor.case import Case
-from gnomon.doctor.merge import read_after
+from gnomon.doctor.facts.attention.merge import read_after
+from gnomon.doctor.facts.attention.sides import common
 from gnomon.doctor.remembering import remembered
-from gnomon.doctor.sides import common
 from gnomon.probe import AttentionCall, Record
 
 _Masks = tuple[Tensor | None, Tensor | None, tuple[float, ...]]

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from gnomon.doctor.call import Call, StreamName
 from gnomon.doctor.case import Case
+from gnomon.doctor.facts.attention.sides import sides
 from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import Run
-from gnomon.doctor.sides import sides
 from gnomon.probe import AttentionCall
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from gnomon.doctor.case import Case
-from gnomon.doctor.joined import together
+from gnomon.doctor.facts.attention.joined import together
+from gnomon.doctor.facts.attention.sides import sides
 from gnomon.doctor.remembering import remembered
-from gnomon.doctor.sides import sides
 from gnomon.probe import AttentionCall, Record
 
 # A weight above this is nearly 1: hardly any gradient comes back through softmax.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnomon.doctor.sights import SEEN, Sight
+from gnomon.doctor.facts.attention.sights import SEEN, Sight
 
 Hidden = Callable[[Sight], Tensor]  # bool, broadcastable to `[B, H, T, S]`
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gnomon.doctor.call import Call
-from gnomon.doctor.exchange import Answered, answered
+from gnomon.doctor.facts.loss.exchange import Answered, answered
 from gnomon.doctor.finding import Skip
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from gnomon.doctor.call import StreamName
 from gnomon.doctor.case import Case
+from gnomon.doctor.facts.beside.stock import on_stock, stock_run
 from gnomon.doctor.finding import NotApplicable, Skip
 from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import Run
-from gnomon.doctor.stock import on_stock, stock_run
 from gnomon.probe import EmbeddingCall, Record
 
 _OFFSETS = 8  # how far from row 0 the first position is looked for

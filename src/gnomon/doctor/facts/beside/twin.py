@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from gnomon.doctor.case import Case
+from gnomon.doctor.facts.beside.stock import build_stock
 from gnomon.doctor.finding import NotApplicable
 from gnomon.doctor.run import tensors
-from gnomon.doctor.stock import build_stock
 from gnomon.model import Transformer
 
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
-from gnomon.doctor.generation import Generated
-from gnomon.doctor.logits import logit_writers
-from gnomon.doctor.loops import loop
+from gnomon.doctor.facts.beside.trace import at_fault, first_inner
+from gnomon.doctor.facts.decoding.generation import Generated
+from gnomon.doctor.facts.decoding.loops import loop
+from gnomon.doctor.facts.loss.logits import logit_writers
 from gnomon.doctor.run import difference, tensors
-from gnomon.doctor.trace import at_fault, first_inner
 
 # What each module gave in one step, call after call, in the order in which they finished.
 _Outputs = dict[str, list[Tensor]]

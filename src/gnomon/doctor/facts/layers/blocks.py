@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from gnomon.doctor.facts.layers.linear_path import linear_share
 from gnomon.doctor.finding import Skip
-from gnomon.doctor.linear_path import linear_share
 from gnomon.doctor.restore import untouched
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
+from gnomon.doctor.facts.decoding.logit_steps import begins_anew, by_row, by_step, chosen
+from gnomon.doctor.facts.decoding.loops import Generate, loop
+from gnomon.doctor.facts.loss.logits import Product, logit_product, logit_writers, noting
 from gnomon.doctor.finding import NotApplicable, Skip
-from gnomon.doctor.logit_steps import begins_anew, by_row, by_step, chosen
-from gnomon.doctor.logits import Product, logit_product, logit_writers, noting
-from gnomon.doctor.loops import Generate, loop
 from gnomon.doctor.remembering import remembered
 from gnomon.doctor.run import difference
 from gnomon.doctor.squares import Side

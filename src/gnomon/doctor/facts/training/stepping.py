@@ -14,8 +14,8 @@ from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
 from gnomon.doctor.call import Call
+from gnomon.doctor.facts.training.optimizing import optimizer_of
 from gnomon.doctor.finding import Skip
-from gnomon.doctor.optimizing import optimizer_of
 from gnomon.doctor.restore import rolled_back
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.doctor.call import Call
+from gnomon.doctor.facts.loss.logits import Product, logit_product, noting
 from gnomon.doctor.finding import Skip
-from gnomon.doctor.logits import Product, logit_product, noting
 from gnomon.doctor.run import Run, tensors
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gnomon.doctor.call import Call
-from gnomon.doctor.exchange import answered
+from gnomon.doctor.facts.loss.exchange import answered
 from gnomon.doctor.finding import Skip
 from gnomon.doctor.run import Run
 

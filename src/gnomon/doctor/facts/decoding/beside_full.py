@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon.doctor.call import Call
 from gnomon.doctor.case import Case
-from gnomon.doctor.generation import Generated, continued, ends
+from gnomon.doctor.facts.decoding.generation import Generated, continued, ends
 from gnomon.doctor.run import difference
 
 

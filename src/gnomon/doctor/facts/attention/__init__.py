@@ -1,0 +1,1 @@
+"""What attention does: who sees whom, each head in numbers, the projections around it."""

@@ -1,0 +1,1 @@
+"""Beside the same model: stock, loaded again, converted; where two runs part."""

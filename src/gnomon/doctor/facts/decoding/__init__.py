@@ -1,0 +1,1 @@
+"""Generation as it is used, beside full passes."""

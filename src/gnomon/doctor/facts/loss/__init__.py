@@ -1,0 +1,1 @@
+"""The loss, what it asks of each position, how far it can fall."""

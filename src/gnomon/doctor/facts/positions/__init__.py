@@ -1,0 +1,1 @@
+"""What enters the first layer: tokens, positions, rotation, and their ranges."""

@@ -1,0 +1,1 @@
+"""Optimizer, schedule, the user's step, the recipe."""
