@@ -294,6 +294,20 @@ def test_a_stop_string_ends_the_text_wherever_tokens_end(model: LanguageModel) -
     assert "five" not in beamed.text
 
 
+def test_a_beam_ends_at_each_of_several_ends(model: LanguageModel) -> None:
+    """Not only a greedy text does; what would follow counts for nothing."""
+    before, five = (
+        model.vocabulary.encode([text])[0] for text in ("three four", "three four five")
+    )
+    assert five[:-1] == before
+    other = LanguageModel(model.model, model.vocabulary, context=model.context, ends=[five[-1]])
+    (score,) = model.score(["three four five"])
+    for beam in (1, 3):
+        (found,) = other.generate(["three four"], beam=beam)
+        assert (found.text, found.finish, found.num_tokens) == ("", "end", 1)
+        assert found.log_prob == pytest.approx(score.token_log_probs[len(before)], abs=1e-5)
+
+
 def test_scores_are_what_generation_says(model: LanguageModel) -> None:
     """With the key-value cache as without it."""
     (found,) = model.generate(["one two three"])

@@ -13,6 +13,7 @@ from gnomon.decoding.hypothesis import Hypothesis
 from gnomon.decoding.required import contains, essential
 from gnomon.decoding.sampling import sample, sample_steps
 from gnomon.decoding.scorer import AttendingScorer, TokenScorer
+from gnomon.decoding.several_ends import SeveralEnds
 from gnomon.decoding.steps import Step, Steps, exhaust
 from gnomon.decoding.transformer import DecoderScorer, EncoderDecoderScorer
 
@@ -25,6 +26,7 @@ __all__ = [
     "EnsembleScorer",
     "Hypothesis",
     "SearchConfig",
+    "SeveralEnds",
     "Step",
     "Steps",
     "TokenAutomaton",

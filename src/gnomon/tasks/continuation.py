@@ -11,6 +11,7 @@ from gnomon.decoding import (
     DecoderScorer,
     Hypothesis,
     SearchConfig,
+    SeveralEnds,
     Steps,
     beam_search,
     greedy_steps,
@@ -305,7 +306,9 @@ class Generator:
     def _beam(self, rows: Sequence[list[int]]) -> list[Continuation]:
         reach, most = self.model.reach, self.request.max_tokens
         limits = [most if reach is None else min(most, reach + 1 - len(row)) for row in rows]
-        scorer, ids = self._search(rows, limits)
+        own, ids = self._search(rows, limits)
+        ends = self.model.ends
+        scorer = SeveralEnds(own, self.model.vocabulary.end_id, ends) if ends else own
         found = []
         for row, limit, hypotheses in zip(
             rows, limits, beam_search(scorer, self.request.search, **ids), strict=True
