@@ -80,6 +80,9 @@ def plot_positions(
         axes.axvline(trained, color="grey", linestyle="--", label="in view in training")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        axis("{x:,g}")
     axes.set_xlabel("tokens before")
     axes.set_ylabel("perplexity")
     axes.legend()
