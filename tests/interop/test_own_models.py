@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from gnomon.decoding import SearchConfig
+from gnomon.errors import ModelError
 from gnomon.interop import export_model, import_model
 from gnomon.model import Transformer, TransformerConfig
 from gnomon.tasks import Encoder, LanguageModel, load_encoder, load_language_model
@@ -84,6 +85,21 @@ def test_an_encoder(tokenizer: Tokenizer, num_segments: int, tmp_path: Path) -> 
     import_model(tmp_path / "back", tmp_path / "again")
     again = load_encoder(tmp_path / "again")
     np.testing.assert_allclose(again.embed(TEXTS), ours.embed(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("table", [{"pooling": "pooler"}, {"poolings": "mean"}], ids=str)
+def test_vectors_that_nobody_else_makes(
+    tokenizer: Tokenizer, table: dict[str, str], tmp_path: Path
+) -> None:
+    import json
+
+    model = model_of(tokenizer, **BERT_LIKE, **{"embedding.num_segments": 2, "pooler": True})
+    save_encoder(Encoder(model, OwnFraming(tokenizer), EncoderConfig()), tmp_path / "ours")
+    path = tmp_path / "ours" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"encoder": table}))
+    with pytest.raises(ModelError, match=r"pooler|damaged"):
+        export_model(tmp_path / "ours", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
 
 
 def test_a_language_model(tokenizer: Tokenizer, tmp_path: Path) -> None:

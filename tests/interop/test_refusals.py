@@ -78,6 +78,10 @@ def copy(folder: Path, to: Path, **changes: Any) -> Path:
             {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},
             "rope_parameters.truncate = False",
         ),
+        ("llama", {"rope_parameters": "linear"}, "rope_parameters = 'linear'"),
+        ("llama", {"num_key_value_heads": "2"}, "value of its kind"),
+        ("llama", {"head_dim": [4]}, "value of its kind"),
+        ("t5", {"num_beams": "four"}, "settings of generation"),
         (
             "qwen2",
             {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},

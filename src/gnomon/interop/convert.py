@@ -48,9 +48,17 @@ def plan(architecture: Architecture, keys: Keys, source: TensorSource) -> Plan:
     prefix = architecture.prefix
     base_only = bool(prefix) and not any(name.startswith(prefix) for name in shapes)
     full = {prefix + name: name for name in shapes} if base_only else {n: n for n in shapes}
-    config = architecture.read(keys, full.keys())
+    try:
+        config = architecture.read(keys, full.keys())
+        problems = config.problems()
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ModelError(
+            f"every key of {keys.place} must have a value of its kind",
+            seen=error,
+            mend="load the file anew",
+        ) from error
     keys.finish()
-    if problems := config.problems():
+    if problems:
         raise ModelError(f"{keys.place} describes no model", seen="; ".join(problems))
     parts = parts_of(architecture, config, "" if base_only else prefix)
     used = {name for part in parts for name in part.theirs}

@@ -21,7 +21,7 @@ from gnomon.interop.registry import ARCHITECTURES, architecture_of
 from gnomon.interop.sentence import read_json, write_sentence_encoder
 from gnomon.interop.stream import SafetensorsFile
 from gnomon.model import TransformerConfig, read_config
-from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE
+from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE, read_table
 from gnomon.model.rope import without_ntk
 from gnomon.tasks.embedding import EncoderConfig
 from gnomon.tasks.ids import SequenceIds
@@ -284,7 +284,11 @@ def _write_surroundings(
     names = {"pad": tokenizer.pad_id, "unk": tokenizer.unk_id, "bos": tokenizer.bos_id}
     names["eos"] = tokenizer.eos_id
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    ids = SequenceIds(**written.get("ids", {}))
+    try:
+        ids = read_table(SequenceIds, written.get("ids", {}))
+        way = read_table(EncoderConfig, written.get("encoder", {}))
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     if isinstance(tokenizer, PretrainedTokenizer):
         names |= {"mask": tokenizer.mask_id, "cls": tokenizer.roles.cls, "sep": tokenizer.roles.sep}
         shutil.copyfile(path, new / "tokenizer.json")
@@ -308,7 +312,7 @@ def _write_surroundings(
     if config.family == "encoder_decoder":
         theirs["decoder_start_token_id"] = ids.start
     if written.get("task") == "encoder":
-        write_sentence_encoder(EncoderConfig(**written.get("encoder", {})), config.d_model, new)
+        write_sentence_encoder(way, config.d_model, new)
 
 
 def _write_json(path: Path, value: Any) -> None:

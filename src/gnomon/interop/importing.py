@@ -192,16 +192,25 @@ def _ids(
 
 def _search(generation: Mapping[str, Any], notes: list[str]) -> SearchConfig:
     """The search settings that say the same; what has no counterpart is told."""
-    beam = int(generation.get("num_beams", 1))
-    power = float(generation.get("length_penalty", 1.0))
+    try:
+        beam = int(generation.get("num_beams", 1))
+        power = float(generation.get("length_penalty", 1.0))
+        no_repeat = int(generation.get("no_repeat_ngram_size", 0))
+        repetition = float(generation.get("repetition_penalty", 1.0))
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            "settings of generation must be numbers",
+            seen=error,
+            mend="mend generation_config.json (or config.json, where there is none)",
+        ) from error
     if beam > 1 and power not in (0.0, 1.0):
         notes.append(f"length_penalty = {power:g} has no counterpart: scores are averages")
     return SearchConfig(
         beam=beam,
         length_penalty="none" if power == 0.0 else "average",
         alpha=0.0,
-        no_repeat_ngram=int(generation.get("no_repeat_ngram_size", 0)),
-        repetition_penalty=float(generation.get("repetition_penalty", 1.0)),
+        no_repeat_ngram=no_repeat,
+        repetition_penalty=repetition,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gnomon.interop.keys import Keys
@@ -52,7 +53,10 @@ def read_rope(keys: Keys, max_length: int) -> RopeConfig:
     """
     name = "rope_parameters" if keys.get("rope_parameters", None) else "rope_scaling"
     keys.silent("rope_parameters", "rope_scaling")
-    given = dict(keys.get(name, None) or {})
+    found_there = keys.get(name, None) or {}
+    if not isinstance(found_there, Mapping):
+        raise keys.refused(name, found_there, "rotary positions are a table, or null")
+    given = dict(found_there)
     theta = given.pop("rope_theta", None) or keys.get("rope_theta", None) or 10_000.0
     keys.silent("rope_theta")
     kinds = {given.pop(key) for key in ("rope_type", "type") if key in given} or {"default"}

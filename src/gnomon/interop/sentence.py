@@ -31,6 +31,8 @@ def read_sentence_encoder(folder: Path) -> EncoderConfig | None:
     if not path.is_file():
         return None
     modules = read_json(path)
+    if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
+        raise _refused(path, "no list of modules", "load the file anew")
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
     if not kinds or kinds[0] != "Transformer" or modules[0].get("path"):
         raise _refused(path, kinds, "a Transformer in the folder itself comes first")
@@ -89,6 +91,12 @@ def write_sentence_encoder(config: EncoderConfig, width: int, folder: Path) -> N
         for index, kind in enumerate(kinds)
     ]
     _write(folder / "modules.json", modules)
+    if config.pooling == "pooler":
+        raise ModelError(
+            "a sentence encoder's vectors are pooled over tokens",
+            seen="pooling by the model's own dense layer (pooler)",
+            mend="set encoder.pooling in its config.json to mean, first, max or last",
+        )
     mode = {"mean": "mean_tokens", "first": "cls_token", "max": "max_tokens", "last": "lasttoken"}
     flags = {
         f"pooling_mode_{name}": name == mode[config.pooling]
