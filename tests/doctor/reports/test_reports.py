@@ -227,7 +227,7 @@ def test_what_a_case_offers_is_listed_with_shapes() -> None:
     page = pages()["case.md"]
     assert "| `case.gradients` | `dict[str, Tensor \\| None]` |" in page
     assert re.search(r"`call.perturbed\(stream, where, seed=…\)` \| `Call` \| .*`\[B, T\]`", page)
-    assert "`doctor.heads.heads(case)`" in page and "only_computes" not in page
+    assert "`doctor.facts.attention.heads.heads(case)`" in page and "only_computes" not in page
     for name in re.findall(r"`case\.(\w+)", page):
         assert name in vars(Case), name
 
