@@ -96,7 +96,8 @@ class Classifier:
     ) -> list[Classification]:
         """The labels of each text, one for one, in the order of `texts`.
 
-        An empty text is judged by its special tokens alone; where words are labelled it has none.
+        An empty text is judged by its special tokens alone (by padding where its vocabulary sets
+        none); where words are labelled it has none.
 
         Args:
             pairs: second texts, for a classifier of pairs.

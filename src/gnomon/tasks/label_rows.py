@@ -263,7 +263,8 @@ def collate(rows: Sequence[LabelRow], numbers: Sequence[int], pad_id: int) -> La
     ids = padded([row.ids for row in chosen], pad_id)
     segments = torch.zeros_like(ids)
     for place, row in enumerate(chosen):
-        segments[place, : len(row.segments)] = torch.tensor(row.segments)
+        if row.segments:
+            segments[place, : len(row.segments)] = torch.tensor(row.segments)
     return LabelBatch(
         ids=ids,
         segments=segments,
