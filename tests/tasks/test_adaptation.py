@@ -256,3 +256,19 @@ def test_no_more_layers_stay_than_there_are(network: str) -> None:
     adapt(found, AdaptationConfig(freeze_layers=layers), LoraConfig())
     with pytest.raises(RecipeError, match=f"{layers + 1} of {layers}"):
         adapt(found, AdaptationConfig(freeze_layers=layers + 1), LoraConfig())
+
+
+def test_a_bilstm_is_taken_over_with_the_recipes_dropout() -> None:
+    from gnomon.api.jobs.base import Base
+    from gnomon.model import BiLSTM, BiLSTMConfig
+    from gnomon.recipes import load_recipe
+    from gnomon.text import Tokenizer, VocabularyConfig
+    from gnomon.text.framing import OwnFraming
+
+    framing = OwnFraming(Tokenizer.train(["dog pen"] * 9, VocabularyConfig(vocab_size=300)))
+    given = BiLSTM(BiLSTMConfig(vocab_size=framing.vocab_size, d_model=8, dropout=0.3))
+    recipe: Any = load_recipe("bilstm", ["bilstm.dropout=0.5", "bilstm.d_model=64"])
+    taken = Base(Path("base"), given, framing, None).network_for(recipe)
+    assert (taken.config.dropout, taken.config.d_model) == (0.5, 8)
+    for name, value in taken.state_dict().items():
+        assert torch.equal(value, given.state_dict()[name])

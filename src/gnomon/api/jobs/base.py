@@ -46,7 +46,9 @@ class Base:
                 mend="set network to what the model is",
             )
         if isinstance(self.network, BiLSTM):
-            return self.network
+            lstm = BiLSTM(replace(self.network.config, dropout=recipe.bilstm.dropout))
+            lstm.load_state_dict(self.network.state_dict())
+            return lstm
         taken = Transformer(network_of(recipe, self.network.config))
         own = taken.state_dict()
         taken.load_state_dict({name: self.network.state_dict()[name] for name in own})
