@@ -2,7 +2,8 @@
 
     python benchmarks/monitors.py [PRESET] [--blocks 20]
 
-One training of the preset on the quickstart's corpus; every 50 steps the monitors are switched on
+One training of the preset on the quickstart's corpus (of a language model, or an encoder's
+pretraining, on its sentences as documents); every 50 steps the monitors are switched on
 or off, so that whatever else the machine does reaches both alike. Printed are the medians of the
 blocks (CPU time; on a GPU wall time) and their ratio, what each monitor took, and what a validation
 takes more.
@@ -17,15 +18,17 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 
 from gnomon import api
+from gnomon.doctor.monitors import continuations
 from gnomon.doctor.monitors.run import RunMonitors
 from gnomon.doctor.monitors.translation import sample_of
 from gnomon.quickstart import make_corpus
-from gnomon.recipes import Recipe
-from gnomon.tasks import TranslationTask
+from gnomon.recipes import DocumentRecipe, Recipe, recipe_kind
+from gnomon.tasks import LanguageModellingTask, TranslationTask
 from gnomon.training import Listener, ObjectiveConfig, RunFolder, StepRecord, Trainer
 
 BLOCK = 50  # steps; holds one look
@@ -60,15 +63,18 @@ class Alternate(Listener):
         self.trainer.monitors = self.monitors if self._on else None
 
 
-def opened(preset: str, folder: Path) -> tuple[TranslationTask, Recipe]:
+def opened(preset: str, folder: Path) -> tuple[Any, Recipe]:
     corpus = make_corpus("de")
+    is_documents = issubclass(recipe_kind(preset), DocumentRecipe)
+    between, suffix = ("\n", "txt") if is_documents else ("\t", "tsv")
     for name, pairs in (("train", corpus.train), ("valid", corpus.valid)):
-        text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
-        (folder / f"{name}.tsv").write_text(text)
-    recipe = api.read_recipe(preset, data=folder / "train.tsv", valid_data=folder / "valid.tsv")
-    caught: list[TranslationTask] = []
+        text = "".join(f"{pair.source}{between}{pair.target}\n" for pair in pairs)
+        (folder / f"{name}.{suffix}").write_text(text)
+    train, valid = (folder / f"{name}.{suffix}" for name in ("train", "valid"))
+    recipe = api.read_recipe(preset, data=train, valid_data=valid)
+    caught: list[Any] = []
 
-    def catch(task: TranslationTask) -> None:
+    def catch(task: Any) -> None:
         caught.append(task)
         raise Enough
 
@@ -114,9 +120,13 @@ def main() -> None:
             print(f"  {kind:<14} {seconds / looks * 1000:8.1f} ms a look")
         started = time.perf_counter()
         task.model.eval()
-        task.validate(0)
+        with torch.no_grad():
+            task.validate(0)
         middle = time.perf_counter()
-        sample_of(task)
+        if isinstance(task, LanguageModellingTask):
+            continuations.sample_of(task)
+        elif isinstance(task, TranslationTask):
+            sample_of(task)
         print(f"validation {middle - started:.2f} s, {time.perf_counter() - middle:.2f} s more")
 
 
