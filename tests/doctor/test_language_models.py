@@ -106,6 +106,15 @@ def test_a_recipe_is_examined_before_there_is_text(tmp_path: Path, task: str) ->
     assert len(report.of("pass")) >= 50
 
 
+def test_one_document_in_rows_as_long_as_the_positions_leaves_nothing_out(tmp_path: Path) -> None:
+    reports: list[Any] = []
+    learned = ["model.position.kind=learned", "model.position.max_length=32"]
+    settings = [STEPS, "data.documents_are=files", *learned]
+    train(tmp_path, "language_model", *settings, examined=reports.append)
+    assert not reports[0].of("fail", "warn", "skip"), reports[0].of("skip")
+    assert reports[0]["packed-documents"].verdict == "n/a"
+
+
 # -- faults ------------------------------------------------------------------------------------
 
 

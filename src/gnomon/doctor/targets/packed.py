@@ -162,15 +162,16 @@ def packed_patient(
         found["generate"] = partial(continued, network, ids)
         found["beam_generate"] = found["generate"]
     if batch is not None:
-        found["batch"] = as_inputs(batch)
-        if batch.documents is not None:
-            found["document_key"] = "documents"
+        found["batch"], found["document_key"] = as_inputs(batch), "documents"
     return Patient(**found | fields)
 
 
 def as_inputs(batch: PackedBatch) -> dict[str, Tensor]:
     """The rows as `Packed` takes them."""
-    found = {"ids": batch.inputs, "keep": torch.ones_like(batch.inputs, dtype=torch.bool)}
-    if batch.documents is not None:
-        found["documents"] = batch.documents
-    return found | {"labels": batch.target[:, 1:]}
+    ids = batch.inputs
+    return {
+        "ids": ids,
+        "keep": torch.ones_like(ids, dtype=torch.bool),
+        "documents": torch.zeros_like(ids) if batch.documents is None else batch.documents,
+        "labels": batch.target[:, 1:],
+    }

@@ -33,6 +33,7 @@ _FAULTY = """
         return {"module": Model(), "batch": {"ids": ids}, "loss": loss, "pad_id": 0}
 """
 _MENDED = _FAULTY.replace("ids.flatten())\n\n", "ids.flatten(), ignore_index=0)\n\n")
+_PADDING = 4  # positions that are put behind a batch that has none
 
 
 @check(
@@ -130,7 +131,10 @@ def with_padding(case: Case) -> Objective:
     stream = call.streams[call.read]
     if not stream.hides_padding:
         raise Skip("the batch has no padding, and nothing would tell the loss where it is")
-    return read_objective(case, call.padded(call.read, 4, "right"))
+    longest = case.patient.max_length
+    if longest is not None and _PADDING < longest < call.length(call.read) + _PADDING:
+        call = call.cut(call.read, 0, longest - _PADDING)  # where positions may end
+    return read_objective(case, call.padded(call.read, _PADDING, "right"))
 
 
 def _asked_for_padding(objective: Objective) -> int:

@@ -160,7 +160,7 @@ def _repeated(case: Case, name: StreamName, length: int) -> Call:
             values[entry.key] = ids
         elif entry.role == "keep":
             values[entry.key] = torch.ones_like(ids).to(call.values[entry.key].dtype)
-        elif entry.role == "ignore":
+        elif entry.role in ("ignore", "documents"):
             values[entry.key] = torch.zeros_like(ids).to(call.values[entry.key].dtype)
         else:
             raise Skip(f"the input {entry.key} cannot be made longer by itself")
