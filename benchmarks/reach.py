@@ -209,6 +209,7 @@ def write(found: dict[str, LanguageReport | str], given: argparse.Namespace) -> 
         {
             name: [row for row in each.positions if row.tokens >= FEWEST]
             for name, each in reports.items()
+            if not name.endswith("steps")  # ten lines are enough
         },
         given.context,
         given.out / "reach.png",
