@@ -20,7 +20,6 @@ from gnomon.evaluation.classification import (
     classification_report,
     compared_reports,
     label_scores,
-    most_frequent,
 )
 from gnomon.evaluation.labels import NUM_BINS, Decisions, LabelMeasure, label_rows
 
@@ -190,8 +189,3 @@ def labels_in(each: Decisions, values: np.ndarray, text: int, names: list[str]) 
     if each.subjects is None:
         return [names[value] for value in values[mine]]
     return [names[label] for label in each.subjects[mine][values[mine] == 1]]
-
-
-def test_the_most_frequent_label() -> None:
-    assert most_frequent([("b",), ("a",), ("b", "a")]) == "a"
-    assert most_frequent([]) is None

@@ -1,6 +1,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -177,3 +178,14 @@ def test_time_left_goes_by_the_pace_since_it_went_on(tmp_path):
     trainer(tmp_path, max_steps=50, log_every=5, listeners=[Watch()]).fit()
     assert 0 < max(seen) < 1000
     assert seen[-1] == 0
+
+
+def test_what_a_kill_left_unpruned_goes_when_it_goes_on(tmp_path):
+    """A kill falls between writing a checkpoint and removing the oldest, also at the last step."""
+    settings = {"max_steps": 20, "checkpoint_every": 5, "keep_last": 2}
+    trainer(tmp_path, **settings).fit()
+    checkpoints = RunFolder(tmp_path).checkpoints
+    expected = checkpoints.steps()
+    shutil.copytree(checkpoints.path(expected[0]), checkpoints.path(1))
+    trainer(tmp_path, **settings).fit()
+    assert checkpoints.steps() == expected

@@ -202,7 +202,7 @@ def translate(
         combination=combine,
     )
     translator.search_config(settings)
-    interactive = input_ is None and sys.stdin.isatty()
+    interactive = input_ is None and sys.stdin is not None and sys.stdin.isatty()
     if interactive:
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
     warnings = _Warnings()

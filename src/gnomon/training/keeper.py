@@ -71,6 +71,7 @@ class Keeper:
             if self._moving_average is not None:
                 self._moving_average.load_state_tensors(checkpoint.tensors)
             restore_generator_states(checkpoint.tensors, self._device)
+            self._prune(checkpoint.state)  # killed between writing and pruning, it is done now
         return checkpoint, complaints
 
     def save(self, state: TrainingState) -> Path:
@@ -80,9 +81,12 @@ class Keeper:
             tensors |= self._moving_average.state_tensors()
         with self.shipped_weights():
             path = self._checkpoints.save(self._task, state, tensors)
+        self._prune(state)
+        return path
+
+    def _prune(self, state: TrainingState) -> None:
         ranked = {best.step for best in state.ranked}
         self._checkpoints.prune(keep_last=self._keep_last, keep=ranked)
-        return path
 
     def shipped_weights(self) -> AbstractContextManager[None]:
         """Within the block the model is the one to validate and to ship."""
