@@ -109,22 +109,11 @@ def trained(kind: str, train: Path, held_out: Path, given: argparse.Namespace) -
         f"model.position.kind={kind}",
         f"model.num_decoder_layers={given.layers}",
         f"training.max_steps={given.steps}",
-        f"training.seed={given.seed}",
-        f"training.precision={given.precision}",
-        "evaluation.max_tokens=4096",
         *KINDS[kind],
     ]
     if kind == "learned":
         overrides.append(f"model.position.max_length={given.context}")
-    return finished(
-        api.train(
-            "shakespeare",
-            data=train,
-            valid_data=held_out,
-            overrides=overrides,
-            run=given.out / kind,
-        )
-    )
+    return fitted(train, held_out, given, overrides, run=given.out / kind)
 
 
 def stretched(run: Path, method: Method, given: argparse.Namespace) -> Path:
@@ -142,26 +131,29 @@ def finetuned(folder: Path, train: Path, held_out: Path, given: argparse.Namespa
         f"data.context={given.length}",
         f"training.max_steps={given.finetune}",
         f"training.tokens_per_batch={2 * given.length}",
-        f"training.seed={given.seed}",
-        f"training.precision={given.precision}",
-        "evaluation.max_tokens=4096",
         "schedule.peak=5e-4",
         "schedule.warmup_steps=10",
     ]
-    return finished(
-        api.train(
-            "shakespeare",
-            data=train,
-            valid_data=held_out,
-            overrides=overrides,
-            run=folder.parent / f"{folder.name}-tuned",
-            start_from=folder,
-        )
-    )
+    run = folder.parent / f"{folder.name}-tuned"
+    return fitted(train, held_out, given, overrides, run=run, start_from=folder)
 
 
-def finished(training: api.Training) -> Path:
+def fitted(
+    train: Path, held_out: Path, given: argparse.Namespace, overrides: list[str], **options: Path
+) -> Path:
     """The run of a training that was not stopped."""
+    training = api.train(
+        "shakespeare",
+        data=train,
+        valid_data=held_out,
+        overrides=[
+            *overrides,
+            f"training.seed={given.seed}",
+            f"training.precision={given.precision}",
+            "evaluation.max_tokens=4096",
+        ],
+        **options,
+    )
     if training.outcome.reason == "interrupted":
         raise SystemExit("stopped; the same command goes on")
     return training.run

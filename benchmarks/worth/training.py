@@ -58,16 +58,17 @@ def trained(name: str, options: argparse.Namespace) -> dict[str, Any]:
         make_back(experiment, options)
     recipe = run.with_suffix(".toml")
     recipe.write_text(recipe_of(name, experiment, options), "utf-8")
-    began = time.process_time()
+    continued, began = RunFolder(run).state() is not None, time.process_time()
     gnomon.train(recipe, run=run, overrides=experiment.settings, check=False)
-    seconds = time.process_time() - began
+    # Of a training that was stopped in between nobody knows the whole time.
+    seconds = {} if continued else {"training": time.process_time() - began}
     losses = {
         line["step"]: line["metrics"]["nll"]
         for line in read_metrics(RunFolder(run).metrics_path)
         if line.get("kind") == "validation"
     }
     step = min(losses, key=lambda step: losses[step])
-    result = {"nll": losses[step], "step": step, "training": seconds}
+    result = {"nll": losses[step], "step": step, **seconds}
     if name != REVERSE:
         result |= tested(run, options, experiment.tags)
     kept.write_text(json.dumps(result), "utf-8")
