@@ -57,9 +57,23 @@ def counting(count: int, seed: int = 0) -> list[str]:
 
 def train(folder: Path, task: str, *overrides: str, **options: Any) -> api.Training:
     """Train the recipe of a task in `folder`, into `folder/run`."""
-    (folder / "r.toml").write_text(RECIPES[task])
-    (folder / "text.txt").write_text("\n".join(counting(300)) + "\n")
-    (folder / "valid.txt").write_text("\n".join(counting(60, seed=1)) + "\n")
+    return train_on(
+        folder, RECIPES[task], counting(300), counting(60, seed=1), *overrides, **options
+    )
+
+
+def train_on(
+    folder: Path,
+    recipe: str,
+    lines: list[str],
+    valid: list[str],
+    *overrides: str,
+    **options: Any,
+) -> api.Training:
+    """Train a recipe on lines written into `folder`, into `folder/run`."""
+    for name, content in (("r.toml", recipe), ("text.txt", lines), ("valid.txt", valid)):
+        text = content if isinstance(content, str) else "\n".join(content) + "\n"
+        (folder / name).write_text(text)
     return api.train(
         folder / "r.toml",
         data=folder / "text.txt",

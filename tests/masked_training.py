@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from document_training import train_on
 from gnomon import api
 
 RECIPE = """
@@ -46,14 +47,5 @@ def counting(count: int, seed: int = 0) -> list[str]:
 
 
 def train(folder: Path, *overrides: str, **options: Any) -> api.Training:
-    (folder / "r.toml").write_text(RECIPE)
-    (folder / "text.txt").write_text("\n".join(counting(400)) + "\n")
-    (folder / "valid.txt").write_text("\n".join(counting(60, seed=1)) + "\n")
-    return api.train(
-        folder / "r.toml",
-        data=folder / "text.txt",
-        valid_data=folder / "valid.txt",
-        overrides=overrides,
-        run=options.pop("run", folder / "run"),
-        **options,
-    )
+    """Train it on such lines."""
+    return train_on(folder, RECIPE, counting(400), counting(60, seed=1), *overrides, **options)

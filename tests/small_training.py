@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import gnomon
 from gnomon import api
 from gnomon.tasks import TranslationTask
 from gnomon.training import Listener, RunFolder, StepRecord
@@ -54,6 +57,19 @@ class Stop(Listener):
     def on_step(self, record: StepRecord) -> None:
         if record.step == self.step:
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def check_killed(train: Callable[..., Any], folder: Path, *settings: str) -> None:
+    """A training stopped after step 5 and continued ends bit for bit as one that was not."""
+    whole, parts = folder / "whole", folder / "parts"
+    train(folder, *settings, run=whole)
+    train(folder, *settings, run=parts, listeners=[Stop(5)])
+    train(folder, *settings, run=parts)
+    ends = [
+        torch.cat([p.flatten() for p in gnomon.load(run, checkpoint="last").model.parameters()])
+        for run in (whole, parts)
+    ]
+    assert torch.equal(*ends)
 
 
 def opened(recipe: Path, data: Path, run: Path, *overrides: str) -> TranslationTask:

@@ -23,7 +23,7 @@ from gnomon.tasks import LanguageModel
 from gnomon.tasks.language_modelling import LanguageModellingTask
 from gnomon.tasks.packing import NO_LABEL, PackedRows
 from gnomon.tasks.text_stream import TextStream
-from small_training import Stop
+from small_training import check_killed
 
 RECIPE = """
 name = "letters"
@@ -220,16 +220,8 @@ def test_what_can_be_learned_is(model: LanguageModel) -> None:
 
 
 def test_a_killed_training_continues_bit_for_bit(tmp_path: Path) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
     short = ("training.max_steps=12", "training.checkpoint_every=4", "training.validate_every=6")
-    train(tmp_path, *short, run=whole)
-    train(tmp_path, *short, run=parts, listeners=[Stop(5)])
-    train(tmp_path, *short, run=parts)
-    ends = [
-        torch.cat([p.flatten() for p in gnomon.load(run, checkpoint="last").model.parameters()])
-        for run in (whole, parts)
-    ]
-    assert torch.equal(*ends)
+    check_killed(train, tmp_path, *short)
 
 
 def test_validation_measures_what_it_says(run: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import gnomon
 from gnomon import api
@@ -19,7 +18,7 @@ from gnomon.text import Tokenizer, VocabularyConfig
 from gnomon.text.framing import MASK, OwnFraming
 from gnomon.text.vocabulary import Vocabulary
 from masked_training import counting, train
-from small_training import Stop
+from small_training import check_killed
 
 
 @pytest.fixture(scope="module")
@@ -108,16 +107,8 @@ def test_hidden_words_are_guessed_and_the_encoder_is_there(run: Path, tmp_path: 
 
 
 def test_a_killed_training_continues_bit_for_bit(tmp_path: Path) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
     short = ("training.max_steps=12", "training.checkpoint_every=4", "model.dropout=0.1")
-    train(tmp_path, *short, run=whole)
-    train(tmp_path, *short, run=parts, listeners=[Stop(5)])
-    train(tmp_path, *short, run=parts)
-    ends = [
-        torch.cat([p.flatten() for p in gnomon.load(run, checkpoint="last").model.parameters()])
-        for run in (whole, parts)
-    ]
-    assert torch.equal(*ends)
+    check_killed(train, tmp_path, *short)
 
 
 def test_a_recipe_that_cannot_guess_is_refused(tmp_path: Path) -> None:

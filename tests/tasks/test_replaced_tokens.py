@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import gnomon
+from document_training import train_on
 from gnomon import api
 from gnomon.errors import ModelError, RecipeError, RunError
 from gnomon.tasks.packing import PackedBatch
@@ -53,18 +54,8 @@ def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(folder: Path, generator: Path | None, *overrides: str, **options: Any) -> api.Training:
-    (folder / "r.toml").write_text(RECIPE)
-    (folder / "text.txt").write_text("\n".join(counting(400)) + "\n")
-    (folder / "valid.txt").write_text("\n".join(counting(60, seed=1)) + "\n")
-    return api.train(
-        folder / "r.toml",
-        data=folder / "text.txt",
-        valid_data=folder / "valid.txt",
-        overrides=overrides,
-        run=options.pop("run", folder / "run"),
-        start_from=generator,
-        **options,
-    )
+    lines, valid = counting(400), counting(60, seed=1)
+    return train_on(folder, RECIPE, lines, valid, *overrides, start_from=generator, **options)
 
 
 @pytest.fixture(scope="module")

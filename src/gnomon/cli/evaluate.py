@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import print_line, say
+from gnomon.cli.console import print_line
 from gnomon.cli.line_progress import LineProgress
 
 if TYPE_CHECKING:
@@ -273,9 +273,6 @@ def evaluate(
     if json_:
         print_line(report.to_json().rstrip("\n"))
         return
-    if scored := report.about.get("model"):
-        say(f"model: {scored}")  # which checkpoint of a run it was
-        say(f"text: {_text_of(report)}")
     sheets = show.comparison_sheets(report)
     if by_length:
         sheets.append(show.by_length_sheet(report))
@@ -283,9 +280,7 @@ def evaluate(
         sheets.append(show.worst_sheet(report, worst))
     if robustness:
         sheets.append(show.robustness_sheet(report))
-    show.print_report(report, sheets)
-    if stored := report.about.get("report"):
-        say(f"report: {stored}")
+    show.tell(report, _text_of(report), sheets)
 
 
 _SPLITS = {"test": "the run's test text", "valid": "the run's validation text"}
@@ -295,7 +290,7 @@ def _text_of(report: EvaluationReport) -> str:
     """What was translated: a score on text that chose the checkpoint is not one on a test set."""
     about = report.about
     files = ", ".join(Path(file).name for file in about["files"])
-    split = _SPLITS.get(about["split"])
+    split = _SPLITS.get(about.get("split", "given"))
     return f"{len(report.lines):,} lines of " + (f"{split} ({files})" if split else files)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnomon.cli.console import print_line, say
+from gnomon.cli.console import print_line
 from gnomon.cli.line_progress import LineProgress
-from gnomon.cli.report import Sheet, print_report
+from gnomon.cli.report import Sheet, tell
 
 if TYPE_CHECKING:
     from gnomon.evaluation.classification import ClassificationReport
@@ -53,16 +53,12 @@ def evaluate_labels(
     if json_:
         print_line(report.to_json().rstrip("\n"))
         return
-    say(f"model: {report.about['model']}")
-    say(f"text: {report.about['files'][0]} ({report.about['split']})")
     sheets = [*_comparisons(report), _labels(report)]
     if report.confusion is not None and len(report.labels) <= _LARGEST_CONFUSION:
         sheets.append(_confusion(report))
     if worst:
         sheets.append(_worst(report, worst))
-    print_report(report, sheets)
-    if stored := report.about.get("report"):
-        say(f"report: {stored}")
+    tell(report, f"{report.about['files'][0]} ({report.about['split']})", sheets)
 
 
 def _comparisons(report: ClassificationReport) -> list[Sheet]:

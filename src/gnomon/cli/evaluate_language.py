@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.cli.console import print_line, say
+from gnomon.cli.console import print_line
 from gnomon.cli.line_progress import LineProgress
-from gnomon.cli.report import Sheet, print_report
+from gnomon.cli.report import Sheet, tell
 
 if TYPE_CHECKING:
     from gnomon.evaluation.language import LanguageReport
@@ -57,11 +57,8 @@ def evaluate_language(
     if json_:
         print_line(report.to_json().rstrip("\n"))
         return
-    say(f"model: {report.about['model']}")
-    say(f"text: {report.about['files'][0]} ({report.about['split']})")
-    print_report(report, [_positions(report)] if by_position else [])
-    if stored := report.about.get("report"):
-        say(f"report: {stored}")
+    sheets = [_positions(report)] if by_position else []
+    tell(report, f"{report.about['files'][0]} ({report.about['split']})", sheets)
 
 
 def _positions(report: LanguageReport) -> Sheet:

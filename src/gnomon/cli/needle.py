@@ -92,10 +92,7 @@ def needle(
 
 
 def _show(report: RetrievalReport) -> None:
-    import sys
-
-    from gnomon.cli.console import console
-    from gnomon.cli.report import Sheet
+    from gnomon.cli.report import Sheet, print_sheets
 
     trained = report.about["trained_with"]
     sheet = Sheet(
@@ -115,10 +112,7 @@ def _show(report: RetrievalReport) -> None:
             for row in report.rows
         ],
     )
-    if sys.stdout.isatty():
-        sheet.draw(console())
-    else:
-        sheet.print()
+    print_sheets([sheet])
 
 
 def _needed(model: Path | None) -> Path:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gnomon.cli.console import console, print_line
+from gnomon.cli.console import console, print_line, say
 from gnomon.errors import excerpt
 from gnomon.evaluation import Comparison, EvaluationReport, RobustnessRow, Score
 from gnomon.evaluation.classification import ClassificationReport
@@ -54,8 +54,7 @@ def print_report(report: AnyReport, sheets: Sequence[Sheet]) -> None:
     """
     if sys.stdout.isatty():
         print_scores(report, console())
-        for sheet in sheets:
-            sheet.draw(console())
+        print_sheets(sheets)
         return
     for score in report.scores:
         ends = ("", "") if score.interval is None else map("{:.4f}".format, score.interval)
@@ -63,8 +62,26 @@ def print_report(report: AnyReport, sheets: Sequence[Sheet]) -> None:
         print_line("\t".join(row))
     if isinstance(report, LanguageReport) and report.baselines:
         _beside(report).print()
+    print_sheets(sheets)
+
+
+def print_sheets(sheets: Sequence[Sheet]) -> None:
+    """Drawn at a terminal, tab-separated elsewhere."""
     for sheet in sheets:
-        sheet.print()
+        if sys.stdout.isatty():
+            sheet.draw(console())
+        else:
+            sheet.print()
+
+
+def tell(report: AnyReport, text: str, sheets: Sequence[Sheet]) -> None:
+    """What was judged on which text, how well, and where the report is kept."""
+    if scored := report.about.get("model"):
+        say(f"model: {scored}")  # which checkpoint of a run it was
+        say(f"text: {text}")
+    print_report(report, sheets)
+    if stored := report.about.get("report"):
+        say(f"report: {stored}")
 
 
 def _beside(report: LanguageReport) -> Sheet:

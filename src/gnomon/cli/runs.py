@@ -49,6 +49,7 @@ def runs(
 ) -> None:
     """List runs with state, best validation and scores; compare runs; check expected curves."""
     from gnomon import api
+    from gnomon.cli.report import print_sheets
     from gnomon.errors import RunError
 
     given = paths or [Path("runs")]
@@ -75,7 +76,7 @@ def runs(
         if json_:
             print_line(json.dumps(json_value(comparison), ensure_ascii=False, indent=2))
         else:
-            _emit(_comparison_sheets(comparison))
+            print_sheets(_comparison_sheets(comparison))
         return
     listed = api.list_runs(given[0])
     _draw(listed, plot)
@@ -86,23 +87,10 @@ def runs(
     if not listed:
         say(f"no runs in {given[0]}; `gnomon train` and `gnomon quickstart` write some")
         return
-    _emit([_list_sheet(listed)])
+    print_sheets([_list_sheet(listed)])
     for run in listed:
         if run.problem is not None:
             say(f"{run.path} is damaged: {run.problem}")
-
-
-def _emit(sheets: list[Sheet]) -> None:
-    """Drawn at a terminal, tab-separated elsewhere."""
-    import sys
-
-    from gnomon.cli.console import console
-
-    for sheet in sheets:
-        if sys.stdout.isatty():
-            sheet.draw(console())
-        else:
-            sheet.print()
 
 
 def _list_sheet(listed: list[RunSummary]) -> Sheet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gnomon.model.attention import AttentionConfig
@@ -56,6 +56,10 @@ class TransformerConfig:
     def max_positions(self) -> int | None:
         """The longest text in tokens that the positions reach; None where they have no end."""
         return self.position.max_length if self.position.kind == "learned" else None
+
+    def without_head(self) -> TransformerConfig:
+        """The same stack that gives hidden states alone: no head over the vocabulary, no pooler."""
+        return replace(self, head=HeadConfig(kind="none"), pooler=False, tie="none")
 
     def turns_by_length(self) -> bool:
         """Whether a token's vectors depend on how long its text is, ahead of it, too."""

@@ -29,16 +29,8 @@ def _in_order(names: Iterable[str]) -> list[str]:
 
 _ORDER = (
     *("data", "cleaning", "augmentation", "tokenizer", "model", "bilstm", "classifier"),
-    *(
-        "masking",
-        "adaptation",
-        "lora",
-        "objective",
-        "optimizer",
-        "schedule",
-        "training",
-        "averaging",
-    ),
+    *("masking", "replacement", "adaptation", "lora"),
+    *("objective", "optimizer", "schedule", "training", "averaging"),
     *("decoding", "evaluation", "doctor"),
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnomon.api.load import load, task_of
 from gnomon.errors import ModelError, RecipeError
-from gnomon.model import BiLSTM, ClassifierNetwork, HeadConfig, Transformer, TransformerConfig
+from gnomon.model import BiLSTM, ClassifierNetwork, Transformer, TransformerConfig
 from gnomon.model.io import CONFIG_FILE, read_config
 from gnomon.recipes import (
     ClassificationRecipe,
@@ -49,10 +49,7 @@ class Base:
             lstm = BiLSTM(replace(self.network.config, dropout=recipe.bilstm.dropout))
             lstm.load_state_dict(self.network.state_dict())
             return lstm
-        taken = Transformer(network_of(recipe, self.network.config))
-        own = taken.state_dict()
-        taken.load_state_dict({name: self.network.state_dict()[name] for name in own})
-        return taken
+        return taken_over(self.network, network_of(recipe, self.network.config))
 
     def put_labels_into(self, found: ClassifierNetwork) -> None:
         """The labels' own weights, where they have the same shape."""
@@ -106,7 +103,15 @@ def network_of(recipe: Recipe, config: TransformerConfig) -> TransformerConfig:
     config = replace(config, dropout=recipe.model.dropout, layer_drop=recipe.model.layer_drop)
     if isinstance(recipe, LanguageModelRecipe):
         return config
-    return replace(config, head=HeadConfig(kind="none"), pooler=False, tie="none")
+    return config.without_head()
+
+
+def taken_over(network: Transformer, config: TransformerConfig) -> Transformer:
+    """The weights of a network in one of this configuration, which has no more parameters."""
+    found = Transformer(config)
+    weights = network.state_dict()
+    found.load_state_dict({name: weights[name] for name in found.state_dict()})
+    return found
 
 
 def is_transformer(folder: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnomon.api.jobs.base import open_base
+from gnomon.api.jobs.base import open_base, taken_over
 from gnomon.api.jobs.documents import DocumentJob
 from gnomon.api.jobs.vocabulary import kept
 from gnomon.errors import ModelError, RecipeError
@@ -38,14 +38,16 @@ class ReplacedTokenJob(DocumentJob[ReplacedTokenRecipe, ReplacedTokenTask]):
         folder = self._folder
         base = open_base(folder)
         network = base.network
-        guesses = isinstance(network, Transformer) and network.config.head.kind != "none"
-        if not guesses or base.framing.mask_id is None:
+        if (
+            not isinstance(network, Transformer)
+            or network.config.head.kind == "none"
+            or base.framing.mask_id is None
+        ):
             raise ModelError(
                 "tokens are replaced by an encoder that guesses hidden ones",
                 seen=f"{folder}: no head over its vocabulary, or no token that hides",
                 mend="train one: gnomon train encoder --data FILE",
             )
-        assert isinstance(network, Transformer)
         self._generator = network
         return kept(checkpoints, load_framing) if checkpoints else base.framing
 
@@ -66,9 +68,7 @@ class ReplacedTokenJob(DocumentJob[ReplacedTokenRecipe, ReplacedTokenTask]):
     def _task(self) -> ReplacedTokenTask:
         recipe, generator = self.recipe, self._generator
         assert generator is not None, "a job is prepared first"
-        network = Transformer(recipe.model)
-        ours = network.state_dict()
-        network.load_state_dict({name: generator.state_dict()[name] for name in ours})
+        network = taken_over(generator, recipe.model)
         device = choose_device(recipe.training.device)
         precision = choose_precision(recipe.training.precision, device)
         return ReplacedTokenTask(

@@ -22,7 +22,6 @@ from gnomon.errors import GnomonError
 from gnomon.model import (
     ClassifierConfig,
     ClassifierNetwork,
-    HeadConfig,
     Transformer,
     load_model,
 )
@@ -89,9 +88,7 @@ def texts_of(recipe: DocumentRecipe) -> list[str]:
 
 def rows_of(recipe: DocumentRecipe, texts: list[str], vocabulary: Vocabulary) -> PackedBatch:
     """Some rows of these documents, as the training packs them and hides tokens."""
-    with_ends = not isinstance(recipe, LanguageModelRecipe)
-    stream = Stream.of(vocabulary.encode(texts), vocabulary, with_ends=with_ends)
-    rows = PackedRows(stream, recipe.data.context)
+    rows = _rows(recipe, vocabulary.encode(texts), vocabulary)
     spec = rows.sample(NUM_ROWS)
     if isinstance(recipe, MaskedLanguageModelRecipe):
         return masked(Masker(vocabulary, recipe.masking, recipe.training.seed), rows, spec, 0)
@@ -99,6 +96,11 @@ def rows_of(recipe: DocumentRecipe, texts: list[str], vocabulary: Vocabulary) ->
     if isinstance(recipe, ReplacedTokenRecipe):
         return _replaced(batch, recipe.replacement.share, vocabulary.vocab_size)
     return batch
+
+
+def _rows(recipe: DocumentRecipe, documents: list[list[int]], borders: Borders) -> PackedRows:
+    with_ends = not isinstance(recipe, LanguageModelRecipe)
+    return PackedRows(Stream.of(documents, borders, with_ends=with_ends), recipe.data.context)
 
 
 def _replaced(batch: PackedBatch, share: float, vocab_size: int) -> PackedBatch:
@@ -125,8 +127,7 @@ def made_up_rows(recipe: DocumentRecipe, vocab_size: int) -> PackedBatch:
     while sum(map(len, documents)) < _TOKENS:
         length = int(draw.integers(4, max(8, min(64, recipe.data.context))))
         documents.append(draw.integers(_RESERVED, vocab_size, length).tolist())
-    with_ends = not isinstance(recipe, LanguageModelRecipe)
-    rows = PackedRows(Stream.of(documents, _Own(), with_ends=with_ends), recipe.data.context)
+    rows = _rows(recipe, documents, _Own())
     batch = rows.collate(rows.sample(NUM_ROWS))
     if isinstance(recipe, ReplacedTokenRecipe):
         return _replaced(batch, recipe.replacement.share, vocab_size)
@@ -150,7 +151,7 @@ def open_document_recipe(name: str, recipe: DocumentRecipe, device: torch.device
     torch.manual_seed(recipe.training.seed)
     config = replace(recipe.model, vocab_size=size)
     if isinstance(recipe, ReplacedTokenRecipe):  # labels take the place of the generator's head
-        config = replace(config, head=HeadConfig(kind="none"), pooler=False, tie="none")
+        config = config.without_head()
     stack = Transformer(config)
     network: Predictor = stack
     if isinstance(recipe, ReplacedTokenRecipe):
