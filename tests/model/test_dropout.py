@@ -58,6 +58,19 @@ def test_the_gradient_goes_where_the_value_went() -> None:
     torch.testing.assert_close(x.grad, y.detach() / x.detach())
 
 
+def test_one_byte_an_element_is_kept_for_the_way_back() -> None:
+    x = torch.randn(50, 7, requires_grad=True)
+    kept: list[torch.Tensor] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        dropout(x, 0.4, training=True)
+    assert [(t.dtype, t.shape) for t in kept] == [(torch.int8, x.shape)]
+
+
 def test_nothing_happens_outside_training_or_at_zero() -> None:
     x = torch.randn(5)
     assert dropout(x, 0.5, training=False) is x

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,14 +27,31 @@ def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
     num_dropped = round(probability * LEVELS)
     if num_dropped == 0:
         return x
-    return x * keep_mask(x, num_dropped) * (LEVELS / (LEVELS - num_dropped))
+    return _Dropout.apply(x, num_dropped)  # type: ignore[no-untyped-call,no-any-return]
+
+
+class _Dropout(torch.autograd.Function):
+    """Keeps one byte an element for the way back, where `x * mask` would keep a number of x's."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, num_dropped: int) -> Tensor:
+        kept = keep_mask(x, num_dropped)
+        ctx.save_for_backward(kept)
+        ctx.scale = LEVELS / (LEVELS - num_dropped)
+        # The scale comes last: a half-precision mask could not hold it.
+        return kept.to(x.dtype).mul_(x).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return kept.to(gradient.dtype).mul_(gradient).mul_(ctx.scale), None
 
 
 def keep_mask(x: Tensor, num_dropped: int) -> Tensor:
-    """Ones and zeros of `x`'s shape and dtype, zero with probability `num_dropped / LEVELS`."""
+    """int8 ones and zeros of `x`'s shape, zero with probability `num_dropped / LEVELS`."""
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)
     last_dropped = num_dropped - 1 - LEVELS // 2
     # Clamping to two neighbouring numbers and subtracting the lower compares in vector
     # instructions; a comparison would go through a boolean tensor, which does not.
-    return numbers.clamp_(last_dropped, last_dropped + 1).sub_(last_dropped).to(x.dtype)
+    return numbers.clamp_(last_dropped, last_dropped + 1).sub_(last_dropped).to(torch.int8)
