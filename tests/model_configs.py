@@ -145,6 +145,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
         "position.rope.beta_fast": 4.0,
         "position.rope.beta_slow": 0.5,
     },
+    "query_key_norm": {"attention.query_key_norm": True, "position.kind": "rope"},
     "embedding_unscaled": {"embedding.scale": False},
     "embedding_norm": {"embedding.norm": True},
     "segments": {"embedding.num_segments": 2},

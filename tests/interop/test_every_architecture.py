@@ -22,7 +22,8 @@ from two_times_rule import assert_two_times
 def taken(request: Any, tmp_path_factory: Any) -> Iterator[tuple[str, Any, Path, Imported]]:
     folder: Path = tmp_path_factory.mktemp("zoo")
     theirs = save(request.param, folder / "theirs")
-    yield request.param, theirs, folder, import_model(folder / "theirs", folder / "ours")
+    done = import_model(folder / "theirs", folder / "ours", head=False)
+    yield request.param, theirs, folder, done
 
 
 def tensors(path: Path) -> dict[str, Tensor]:

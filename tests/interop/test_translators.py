@@ -16,7 +16,7 @@ from interop.zoo import save
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w10 w11", "w3 w3 w3"]
 
 
-@pytest.mark.parametrize("name", ["marian", "bart", "t5", "t5_1.1"])
+@pytest.mark.parametrize("name", ["marian", "bart", "mbart", "t5", "t5_1.1", "mt5"])
 def test_greedy_is_that_of_transformers(name: str, tmp_path: Path) -> None:
     theirs = save(name, tmp_path / "theirs")
     import_model(tmp_path / "theirs", tmp_path / "ours")

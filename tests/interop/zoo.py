@@ -65,6 +65,17 @@ _YARN = {
     "original_max_position_embeddings": 8,
 }
 
+_OPT = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "ffn_dim": 24,
+    "max_position_embeddings": 24,
+    "pad_token_id": 1,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+}
 _LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 500.0,
@@ -94,6 +105,8 @@ ZOO: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", {**_SMALL, "pad_token_id": 1}),
     "xlm_roberta": ("XLMRobertaModel", "XLMRobertaConfig", {**_SMALL, "type_vocab_size": 1}),
+    "camembert": ("CamembertForMaskedLM", "CamembertConfig", {**_SMALL, "pad_token_id": 1}),
+    "electra": ("ElectraModel", "ElectraConfig", {**_SMALL, "embedding_size": 16}),
     "gpt2": (
         "GPT2LMHeadModel",
         "GPT2Config",
@@ -151,6 +164,32 @@ ZOO: dict[str, tuple[str, str, dict[str, Any]]] = {
             "tie_word_embeddings": True,
         },
     ),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {**_LLAMA, "head_dim": 6}),
+    "qwen3_window": (
+        "Qwen3ForCausalLM",
+        "Qwen3Config",
+        {
+            **_LLAMA,
+            "head_dim": 4,
+            "attention_bias": True,
+            "use_sliding_window": True,
+            "sliding_window": 5,
+            "max_window_layers": 0,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "phi3": ("Phi3ForCausalLM", "Phi3Config", {**_LLAMA, "pad_token_id": 0}),
+    "phi3_window": (
+        "Phi3ForCausalLM",
+        "Phi3Config",
+        {**_LLAMA, "pad_token_id": 0, "sliding_window": 5, "tie_word_embeddings": True},
+    ),
+    "opt": ("OPTForCausalLM", "OPTConfig", _OPT),
+    "opt_after": (
+        "OPTForCausalLM",
+        "OPTConfig",
+        {**_OPT, "do_layer_norm_before": False, "enable_bias": False, "pad_token_id": 0},
+    ),
     "marian": ("MarianMTModel", "MarianConfig", _MARIAN),
     "marian_two_vocabularies": (
         "MarianMTModel",
@@ -170,6 +209,21 @@ ZOO: dict[str, tuple[str, str, dict[str, Any]]] = {
             "forced_eos_token_id": 3,
         },
     ),
+    "mbart": (
+        "MBartForConditionalGeneration",
+        "MBartConfig",
+        {
+            **_TWO_STACKS,
+            "pad_token_id": 1,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+            "decoder_start_token_id": 3,
+            "forced_bos_token_id": 7,
+            "scale_embedding": True,
+        },
+    ),
+    "mt5": ("MT5ForConditionalGeneration", "MT5Config", _T5),
+    "mt5_two_tables": ("MT5ForConditionalGeneration", "MT5Config", _T5),
     "t5": ("T5ForConditionalGeneration", "T5Config", _T5),
     "t5_1.1": (
         "T5ForConditionalGeneration",
@@ -178,13 +232,47 @@ ZOO: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }
 
+_DISTILBERT = ZOO["distilbert"][2]
+_ROBERTA = {**_SMALL, "pad_token_id": 1, "type_vocab_size": 1}
+_DECODER = {**_LLAMA, "pad_token_id": 0}
+# the same of classes that give labels
+CLASSIFIERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    f"{kind}_{what}": (f"{name}For{task}Classification", f"{name}Config", values)
+    for kind, name, values in (
+        ("bert", "Bert", _SMALL),
+        ("distilbert", "DistilBert", _DISTILBERT),
+        ("roberta", "Roberta", _ROBERTA),
+        ("xlm_roberta", "XLMRoberta", _ROBERTA),
+        ("camembert", "Camembert", _ROBERTA),
+        ("electra", "Electra", ZOO["electra"][2]),
+        ("gpt2", "GPT2", {**ZOO["gpt2"][2], "pad_token_id": 0}),
+        ("llama", "Llama", _DECODER),
+        ("mistral", "Mistral", {**_DECODER, "sliding_window": 5}),
+        ("qwen2", "Qwen2", _DECODER),
+        ("qwen3", "Qwen3", {**_DECODER, "head_dim": 6}),
+        ("phi3", "Phi3", _DECODER),
+    )
+    for what, task in (("texts", "Sequence"), ("words", "Token"))
+}
+CLASSIFIERS["opt_texts"] = (
+    "OPTForSequenceClassification",
+    "OPTConfig",
+    {**ZOO["opt"][2], "pad_token_id": 0},
+)
 
-def build(name: str) -> Any:
-    """The random model; norms and biases too, so that none can be mixed up unseen."""
+
+def build(name: str, labels: dict[int, str] | None = None, **more: Any) -> Any:
+    """The random model; norms and biases too, so that none can be mixed up unseen.
+
+    Args:
+        labels: names of its outputs, of one that gives labels.
+        more: further keys of its configuration.
+    """
     import transformers
 
-    model_class, config_class, values = ZOO[name]
-    config = getattr(transformers, config_class)(**values)
+    model_class, config_class, values = (ZOO | CLASSIFIERS)[name]
+    named = {} if labels is None else {"id2label": labels, "label2id": _numbers(labels)}
+    config = getattr(transformers, config_class)(**{**values, **named, **more})
     model = getattr(transformers, model_class)(config)
     torch.manual_seed(11)
     with torch.no_grad():
@@ -198,16 +286,27 @@ def build(name: str) -> Any:
     return model.eval()
 
 
-def save(name: str, folder: Path, more_rows: int = 0) -> Any:
-    """The model of that name, saved in `folder` with a tokenizer; with rows that no id has."""
-    model = build(name)
+def _numbers(labels: dict[int, str]) -> dict[str, int]:
+    return {label: index for index, label in labels.items()}
+
+
+def save(name: str, folder: Path, more_rows: int = 0, **more: Any) -> Any:
+    """The model of that name, saved in `folder` with a tokenizer; with rows that no id has.
+
+    Args:
+        more: as for `build`.
+    """
+    model = build(name, **more)
     if more_rows:
         model.resize_token_embeddings(VOCAB_SIZE + more_rows)
     model.save_pretrained(folder)
-    if name == "t5_1.1":  # as its publishers wrote it: an output table of its own
+    if name in ("t5_1.1", "mt5_two_tables"):  # as published: an output table of its own
         untie(model, folder)
-    around = ZOO[name][0].startswith(("Bart", "Bert", "Rob", "XLM", "Distil"))
-    save_tokenizer(folder, around, pad_id=ZOO[name][2].get("pad_token_id", 0))
+    model_class, _, values = (ZOO | CLASSIFIERS)[name]
+    around = model_class.startswith(
+        ("Bart", "Bert", "Rob", "XLM", "Distil", "Camem", "Electra", "MBart")
+    )
+    save_tokenizer(folder, around, pad_id=values.get("pad_token_id", 0))
     return model
 
 

@@ -380,6 +380,42 @@ def test_fine_tuning_keeps_network_and_vocabulary(tmp_path: Path, run: Path) -> 
     assert tuned.vocabulary.fingerprint == gnomon.load(run).vocabulary.fingerprint
 
 
+def test_fine_tuning_keeps_how_the_model_ends_and_samples(tmp_path: Path) -> None:
+    """Several ends, sampling and the chat template of a model that was taken in; also resumed."""
+    folder = chat_model(tmp_path)
+    base = gnomon.load(folder)
+    assert base.ends and base.search.sample and base.chat_template
+    done = train(tmp_path, "training.max_steps=2", start_from=folder, check=False)
+    job: Any = job_of(done.recipe, lambda message: None)
+    # As a run that goes on does.
+    job.prepare(tmp_path / "cache", [api.model_folder(done.run)], None)
+    job.task.save(tmp_path / "resumed")
+    for path in (done.run, tmp_path / "resumed"):
+        tuned = gnomon.load(path)
+        assert tuned.ends == base.ends, path
+        assert tuned.search == base.search, path
+        assert tuned.chat_template == base.chat_template, path
+    api.export_model(done.run, tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert written["eos_token_id"] == [3, 7]
+    api.import_model(tmp_path / "out", tmp_path / "again")
+    again = gnomon.load(tmp_path / "again")
+    assert (again.ends, again.search) == (base.ends, base.search)
+    assert again.chat_template == base.chat_template
+
+
+def chat_model(folder: Path) -> Path:
+    """A small Llama with two ends, sampling settings and a template, taken in."""
+    from interop.zoo import save
+
+    save("llama", folder / "theirs")
+    generation = {"eos_token_id": [3, 7], "do_sample": True, "temperature": 0.7, "top_k": 9}
+    (folder / "theirs" / "generation_config.json").write_text(json.dumps(generation))
+    (folder / "theirs" / "chat_template.jinja").write_text(CHAT)
+    api.import_model(folder / "theirs", folder / "ours")
+    return folder / "ours"
+
+
 CHAT = """{{ bos_token }}{% for message in messages %}{% if message.role == 'tool' %}
 {{ raise_exception('no tools') }}{% endif %}[{{ message.role }}] {{ message.content }}{{eos_token}}
 {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"""

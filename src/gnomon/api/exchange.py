@@ -16,10 +16,15 @@ from gnomon.tasks import Encoder
 
 
 def import_model(
-    name: str | Path, out: str | Path, *, ignore: Collection[str] = ()
+    name: str | Path,
+    out: str | Path,
+    *,
+    ignore: Collection[str] = (),
+    head: bool = True,
+    pairs: bool = False,
 ) -> interop.Imported:
     """Write the model folder of a Hugging Face model; see `gnomon.interop.import_model`."""
-    return interop.import_model(name, out, ignore=ignore)
+    return interop.import_model(name, out, ignore=ignore, head=head, pairs=pairs)
 
 
 def export_model(

@@ -28,6 +28,13 @@ def import_(
             show_default=False,
         ),
     ] = None,
+    head: Annotated[
+        bool,
+        typer.Option(help="Of a classifier its labels, too; otherwise the model below them alone."),
+    ] = True,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="The classifier judges two texts at a time.")
+    ] = False,
 ) -> None:
     """Take in a model of others. What was written goes to standard output.
 
@@ -35,7 +42,7 @@ def import_(
     """
     from gnomon import api
 
-    found = api.import_model(name, out, ignore=ignore or ())
+    found = api.import_model(name, out, ignore=ignore or (), head=head, pairs=pairs)
     say(f"{found.model_type}, {found.num_parameters:,} parameters, task {found.task}")
     if found.kept:
         shown = ", ".join(found.kept[:4]) + (" …" if len(found.kept) > 4 else "")

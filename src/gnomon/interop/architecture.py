@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnomon.interop.keys import Keys
+from gnomon.interop.label_heads import LabelHead
 from gnomon.interop.parts import Parts
 from gnomon.model import TransformerConfig
 
@@ -45,6 +46,8 @@ class Architecture:
         kept: patterns (regular expressions) of tensors that the model does not need and that are
             kept for the way back: heads of other tasks, buffers.
         classes: the classes to name in an exported config.json, with head and without.
+        label_heads: the classes that give labels.
+        without_head: patterns of tensors that a class with labels does not use.
     """
 
     model_type: str
@@ -57,3 +60,5 @@ class Architecture:
     aliases: Callable[[TransformerConfig], Mapping[str, str]] = _none
     sinusoids: Sequence[str] = ()
     kept: Sequence[str] = ()
+    label_heads: Sequence[LabelHead] = ()
+    without_head: Sequence[str] = ()

@@ -1,8 +1,9 @@
-"""BART: Lewis et al., 2020; and what it shares with Marian."""
+"""BART and mBART: Lewis et al. and Liu et al., 2020; and what they share with Marian."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from gnomon.interop.architecture import ACTIVATIONS, ACTIVATIONS_BACK, Architecture
@@ -13,6 +14,7 @@ from gnomon.model import (
     EmbeddingConfig,
     FeedForwardConfig,
     HeadConfig,
+    NormConfig,
     PositionConfig,
     TransformerConfig,
 )
@@ -22,8 +24,18 @@ _OFFSET = 2  # rows of the position table that no token uses
 
 def read(keys: Keys, names: Collection[str]) -> TransformerConfig:
     """BART's configuration."""
-    keys.only("normalize_before", False)
-    keys.only("add_final_layer_norm", False)
+    return _read(keys, before=False)
+
+
+def read_mbart(keys: Keys, names: Collection[str]) -> TransformerConfig:
+    """mBART's: norms before the sublayers, and one behind each stack."""
+    config = _read(keys, before=True)
+    return replace(config, norm=NormConfig(placement="pre"))
+
+
+def _read(keys: Keys, *, before: bool) -> TransformerConfig:
+    keys.only("normalize_before", before)
+    keys.only("add_final_layer_norm", before)
     keys.only("normalize_embedding", True)
     keys.only("static_position_embeddings", False)
     keys.only("extra_pos_embeddings", _OFFSET)
@@ -119,23 +131,26 @@ def parts(to: Parts) -> None:
 def stacks(to: Parts) -> None:
     """The layers of both stacks, as Marian has them, too."""
     config = to.model.config
+    norm = "norm_before" if config.norm.placement == "pre" else "norm_after"
     counts = {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers}
     for stack, count in counts.items():
+        if norm == "norm_before":
+            to.norm(f"{stack}.final_norm", f"{to.prefix}{stack}.layer_norm")
         for i in range(count):
             a, b = f"{stack}.layers.{i}", f"{to.prefix}{stack}.layers.{i}"
             heads = [f"{b}.self_attn.{name}_proj" for name in "qkv"]
             to.linear(f"{a}.attention.query_key_value", *heads)
             to.linear(f"{a}.attention.out", f"{b}.self_attn.out_proj")
-            to.norm(f"{a}.attention_residual.norm_after", f"{b}.self_attn_layer_norm")
+            to.norm(f"{a}.attention_residual.{norm}", f"{b}.self_attn_layer_norm")
             if stack == "decoder":
                 to.linear(f"{a}.cross.query", f"{b}.encoder_attn.q_proj")
                 pair = [f"{b}.encoder_attn.{name}_proj" for name in "kv"]
                 to.linear(f"{a}.cross.key_value", *pair)
                 to.linear(f"{a}.cross.out", f"{b}.encoder_attn.out_proj")
-                to.norm(f"{a}.cross_residual.norm_after", f"{b}.encoder_attn_layer_norm")
+                to.norm(f"{a}.cross_residual.{norm}", f"{b}.encoder_attn_layer_norm")
             to.linear(f"{a}.feedforward.up", f"{b}.fc1")
             to.linear(f"{a}.feedforward.down", f"{b}.fc2")
-            to.norm(f"{a}.feedforward_residual.norm_after", f"{b}.final_layer_norm")
+            to.norm(f"{a}.feedforward_residual.{norm}", f"{b}.final_layer_norm")
 
 
 def aliases(config: TransformerConfig) -> dict[str, str]:
@@ -154,4 +169,10 @@ BART = Architecture(
     aliases=aliases,
     kept=(r"classification_head\.(dense|out_proj)\.(weight|bias)", r"qa_outputs\.(weight|bias)"),
     classes=("BartForConditionalGeneration", "BartModel"),
+)
+MBART = replace(
+    BART,
+    model_type="mbart",
+    read=read_mbart,
+    classes=("MBartForConditionalGeneration", "MBartModel"),
 )

@@ -7,9 +7,11 @@ from typing import Any
 
 from gnomon.interop.architecture import ACTIVATIONS, ACTIVATIONS_BACK, Architecture
 from gnomon.interop.keys import Keys
+from gnomon.interop.label_heads import LabelHead, of_tokens
 from gnomon.interop.parts import Parts
 from gnomon.model import (
     AttentionConfig,
+    ClassifierConfig,
     EmbeddingConfig,
     FeedForwardConfig,
     HeadConfig,
@@ -146,4 +148,15 @@ BERT = Architecture(
         r"(classifier|qa_outputs)\.(weight|bias)",
     ),
     classes=("BertForMaskedLM", "BertModel"),
+    label_heads=(
+        LabelHead(
+            name="BertForSequenceClassification",
+            config=ClassifierConfig(pooling="first", dense=True, activation="tanh"),
+            dense="bert.pooler.dense",
+            out="classifier",
+            dropout_key="classifier_dropout",
+        ),
+        of_tokens("BertForTokenClassification", dropout_key="classifier_dropout"),
+    ),
+    without_head=(r"bert\.pooler\.dense\.(weight|bias)", r"cls\.predictions\..*"),
 )

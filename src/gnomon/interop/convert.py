@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from gnomon.errors import ModelError
 from gnomon.interop.architecture import Architecture
 from gnomon.interop.keys import Keys
+from gnomon.interop.label_heads import Labelling, head_named, read_labelling
 from gnomon.interop.parts import Part, Parts
 from gnomon.interop.stream import SafetensorsFile, Shape, TensorSource, writing
 from gnomon.model import TransformerConfig
@@ -29,6 +30,7 @@ class Plan:
         aliases: foreign names that repeat one of ours.
         kept: foreign names that the model has no place for.
         base_only: whether the checkpoint is of the base model, whose names go without its prefix.
+        labelling: what stands over the base model of a classifier; None: it is none.
     """
 
     config: TransformerConfig
@@ -36,10 +38,16 @@ class Plan:
     aliases: Mapping[str, str]
     kept: Sequence[str]
     base_only: bool
+    labelling: Labelling | None = None
 
 
-def plan(architecture: Architecture, keys: Keys, source: TensorSource) -> Plan:
+def plan(
+    architecture: Architecture, keys: Keys, source: TensorSource, *, with_labels: bool = True
+) -> Plan:
     """Account for every tensor and every key.
+
+    Args:
+        with_labels: a classifier is taken as one; otherwise its base model alone.
 
     Raises:
         ModelError: a key or tensor is unknown, missing, of another size, or a copy that differs.
@@ -48,9 +56,14 @@ def plan(architecture: Architecture, keys: Keys, source: TensorSource) -> Plan:
     prefix = architecture.prefix
     base_only = bool(prefix) and not any(name.startswith(prefix) for name in shapes)
     full = {prefix + name: name for name in shapes} if base_only else {n: n for n in shapes}
+    head = head_named(architecture.label_heads, keys) if with_labels else None
     try:
         config = architecture.read(keys, full.keys())
+        labelling = None if head is None else read_labelling(head, keys, config)
+        if labelling is not None:
+            config = config.without_head()
         problems = config.problems()
+        problems += [] if labelling is None else labelling.config.problems()
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelError(
             f"every key of {keys.place} must have a value of its kind",
@@ -60,21 +73,22 @@ def plan(architecture: Architecture, keys: Keys, source: TensorSource) -> Plan:
     keys.finish()
     if problems:
         raise ModelError(f"{keys.place} describes no model", seen="; ".join(problems))
-    parts = parts_of(architecture, config, "" if base_only else prefix)
+    parts = parts_of(architecture, config, "" if base_only else prefix, labelling)
     used = {name for part in parts for name in part.theirs}
     _refuse_misfits(parts, shapes, keys.place)
     stripped = len(prefix) if base_only else 0
     aliases = {}
-    for name, ours in architecture.aliases(config).items():
+    for name, ours in ({} if labelling else architecture.aliases(config)).items():
         short = name[stripped:] if base_only and name.startswith(prefix) else name
         if short in shapes and short not in used:
             aliases[short] = ours
     kept, unknown = [], []
+    known = [*architecture.kept, *(architecture.without_head if labelling else ())]
     tables = {name[stripped:] if base_only else name for name in architecture.sinusoids}
     for name in sorted(shapes.keys() - used - aliases.keys()):
         if name in tables:
             _refuse_other_sinusoids(name, source.read(name), config)
-        elif not any(re.fullmatch(pattern, name) for pattern in architecture.kept):
+        elif not any(re.fullmatch(pattern, name) for pattern in known):
             unknown.append(name)
             continue
         kept.append(name)
@@ -85,14 +99,23 @@ def plan(architecture: Architecture, keys: Keys, source: TensorSource) -> Plan:
             + (" …" if len(unknown) > 8 else ""),
             mend="what they compute gnomon's blocks do not",
         )
-    return Plan(config, parts, aliases, kept, base_only)
+    return Plan(config, parts, aliases, kept, base_only, labelling)
 
 
-def parts_of(architecture: Architecture, config: TransformerConfig, prefix: str) -> Sequence[Part]:
+def parts_of(
+    architecture: Architecture,
+    config: TransformerConfig,
+    prefix: str,
+    labelling: Labelling | None = None,
+) -> Sequence[Part]:
     """Which foreign tensors make up which of ours."""
     to = Parts(config, prefix)
     architecture.parts(to)
-    return to.complete()
+    found = to.complete()
+    if labelling is None:
+        return found
+    inside = [replace(part, ours=f"network.{part.ours}") for part in found]
+    return [*inside, *labelling.parts(config.d_model)]
 
 
 def _refuse_misfits(parts: Sequence[Part], shapes: Mapping[str, Shape], place: str) -> None:

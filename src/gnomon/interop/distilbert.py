@@ -7,9 +7,11 @@ from typing import Any
 
 from gnomon.interop.architecture import ACTIVATIONS, ACTIVATIONS_BACK, Architecture
 from gnomon.interop.keys import Keys
+from gnomon.interop.label_heads import LabelHead, of_tokens
 from gnomon.interop.parts import Parts
 from gnomon.model import (
     AttentionConfig,
+    ClassifierConfig,
     EmbeddingConfig,
     FeedForwardConfig,
     HeadConfig,
@@ -110,4 +112,16 @@ DISTILBERT = Architecture(
         r"(pre_classifier|classifier|qa_outputs)\.(weight|bias)",
     ),
     classes=("DistilBertForMaskedLM", "DistilBertModel"),
+    label_heads=(
+        LabelHead(
+            name="DistilBertForSequenceClassification",
+            config=ClassifierConfig(pooling="first", dense=True, activation="relu"),
+            dense="pre_classifier",
+            out="classifier",
+            dropout_key="seq_classif_dropout",
+            dropout=0.2,
+        ),
+        of_tokens("DistilBertForTokenClassification"),
+    ),
+    without_head=(r"vocab_(transform|layer_norm|projector)\.(weight|bias)",),
 )

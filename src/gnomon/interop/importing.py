@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.decoding import SearchConfig
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, RecipeError
 from gnomon.files import atomic_folder
 from gnomon.interop.architecture import Architecture
 from gnomon.interop.convert import Plan, plan, write_kept, write_ours
 from gnomon.interop.keys import Keys
+from gnomon.interop.label_heads import check_last_token, settings_for
 from gnomon.interop.places import find_folder
 from gnomon.interop.registry import architecture_of
 from gnomon.interop.sentence import read_json, read_sentence_encoder
@@ -23,6 +24,7 @@ from gnomon.interop.stream import open_weights
 from gnomon.interop.vocabulary import Vocabulary
 from gnomon.model import TransformerConfig
 from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, write_config
+from gnomon.tasks.classifier_folder import TASK as CLASSIFICATION
 from gnomon.tasks.embedding import EncoderConfig
 from gnomon.tasks.ids import SequenceIds
 from gnomon.tasks.vocabulary_fit import VOCABULARY, check_vocabulary
@@ -40,6 +42,7 @@ _GENERATION = """
     min_length max_length max_new_tokens do_sample temperature top_k top_p
 """
 _LARGEST = 64 << 20  # bytes of such a file
+_NO_LENGTH = 1 << 30  # a tokenizer without a longest text names a larger number
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,14 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def import_model(name: str | Path, out: str | Path, *, ignore: Collection[str] = ()) -> Imported:
+def import_model(
+    name: str | Path,
+    out: str | Path,
+    *,
+    ignore: Collection[str] = (),
+    head: bool = True,
+    pairs: bool = False,
+) -> Imported:
     """Write the model folder of a foreign model, or nothing at all.
 
     No code that lies beside the model is run.
@@ -72,9 +82,12 @@ def import_model(name: str | Path, out: str | Path, *, ignore: Collection[str] =
         name: a Hugging Face folder, `pkg:PACKAGE`, or a name on the hub.
         out: the folder to write; it must not exist.
         ignore: keys of config.json to pass over.
+        head: take a classifier as one; otherwise the model that it was made of.
+        pairs: the classifier judges two texts at a time, which no file says.
 
     Raises:
         ModelError: something there that gnomon does not have, by name; or the folder is damaged.
+        RecipeError: `pairs` of what is no classifier.
     """
     out = Path(out)
     if out.exists():
@@ -88,17 +101,28 @@ def import_model(name: str | Path, out: str | Path, *, ignore: Collection[str] =
         raise ModelError("this is a model folder of gnomon already", seen=folder)
     architecture = architecture_of(config.get("model_type"), place)
     source = open_weights(folder)
-    found = plan(architecture, Keys(config, place, ignore), source)
+    keys = Keys(config, place, ignore)
+    found = plan(architecture, keys, source, with_labels=head)
+    if pairs and found.labelling is None:
+        raise RecipeError(
+            "pairs are for a model that is taken in as a classifier",
+            seen=f"{place}: architectures = {config.get('architectures')!r}",
+        )
     notes: list[str] = []
+    task = architecture.task if found.labelling is None else CLASSIFICATION
     with atomic_folder(out) as new:
-        extra = _task(architecture, found.config, folder, config, new, notes)
+        pair = _tokenizers(architecture, found.config, folder, config, new, notes)
+        if found.labelling is None:
+            extra = _task(architecture, found.config, folder, config, pair, notes)
+        else:
+            extra = _classifier(found, keys, folder, pair, pairs=pairs)
         write_config(found.config, new, extra)
         write_ours(found, source, new / WEIGHTS_FILE)
         _write_origin(architecture, found, source, folder, new / ORIGIN)
         number = sum(_size(part.size) for part in found.parts)
-        (new / CARD_FILE).write_text(_card(architecture, number), encoding="utf-8")
+        (new / CARD_FILE).write_text(_card(architecture, task, number), encoding="utf-8")
     kept = tuple(found.kept)
-    return Imported(out, architecture.model_type, architecture.task, number, kept, tuple(notes))
+    return Imported(out, architecture.model_type, task, number, kept, tuple(notes))
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -108,18 +132,17 @@ def _size(shape: tuple[int, ...]) -> int:
     return number
 
 
-def _task(
+def _tokenizers(
     architecture: Architecture,
     config: TransformerConfig,
     folder: Path,
     theirs: Mapping[str, Any],
     new: Path,
     notes: list[str],
-) -> dict[str, Any]:
-    """Write the tokenizer into `new`; what config.json says beside the model itself."""
+) -> TokenizerPair:
+    """Write the tokenizer into `new`."""
     if architecture.model_type == "marian" and not (folder / "tokenizer.json").is_file():
         pair = TokenizerPair(*marian(folder, theirs))
-        pair.save(new)
         notes.append(
             "Marian's own programs normalise punctuation before a text is cut (sacremoses); "
             "gnomon does not"
@@ -127,9 +150,38 @@ def _task(
     else:
         tokenizer = Vocabulary(folder, theirs).open()
         pair = TokenizerPair(tokenizer, tokenizer)
-        pair.save(new)
+    pair.save(new)
     check_vocabulary(folder, pair.source, config.vocab_size, "source")
     check_vocabulary(folder, pair.target, config.output_vocab_size(), "target")
+    return pair
+
+
+def _classifier(
+    found: Plan, keys: Keys, folder: Path, pair: TokenizerPair, *, pairs: bool
+) -> dict[str, Any]:
+    """What config.json says of a classifier beside its network."""
+    assert found.labelling is not None and isinstance(pair.source, PretrainedTokenizer)
+    check_last_token(found.labelling, found.config.pad_id, pair.source.suffix)
+    longest = found.config.max_positions()
+    path = folder / "tokenizer_config.json"
+    named = read_json(path).get("model_max_length") if path.is_file() else None
+    if isinstance(named, int) and 0 < named < _NO_LENGTH:
+        longest = named if longest is None else min(named, longest)
+    settings = settings_for(found.labelling, keys, longest)
+    if pairs:
+        settings = replace(settings, takes_pairs=True)
+    return {"task": CLASSIFICATION, **asdict(settings), VOCABULARY: pair.source.fingerprint}
+
+
+def _task(
+    architecture: Architecture,
+    config: TransformerConfig,
+    folder: Path,
+    theirs: Mapping[str, Any],
+    pair: TokenizerPair,
+    notes: list[str],
+) -> dict[str, Any]:
+    """What config.json says beside the model itself."""
     assert isinstance(pair.source, PretrainedTokenizer)
     generation = _generation(folder, theirs)
     known = {VOCABULARY: pair.source.fingerprint}
@@ -237,12 +289,17 @@ def _write_origin(
         write_kept(found, source, origin / KEPT_FILE)
 
 
-def _card(architecture: Architecture, number: int) -> str:
-    verb = {"encoder": "embed", "language_model": "generate", "translation": "translate"}
+def _card(architecture: Architecture, task: str, number: int) -> str:
+    verb = {
+        "encoder": "embed",
+        "language_model": "generate",
+        "translation": "translate",
+        CLASSIFICATION: "classify",
+    }
     return (
         f"# A {architecture.model_type} model, taken in from Hugging Face's form\n\n"
         f"- {number:,} parameters\n"
         f"- what came with it, its own card and licence included: `{ORIGIN}/`\n\n"
-        f"Use it: `gnomon {verb[architecture.task]} FOLDER`. "
+        f"Use it: `gnomon {verb[task]} FOLDER`. "
         "Back: `gnomon export FOLDER --to huggingface OUT`.\n"
     )

@@ -25,6 +25,7 @@ _SILENT = """
     exponential_decay_length_penalty suppress_tokens begin_suppress_tokens max_new_tokens
     pad_token_id bos_token_id eos_token_id sep_token_id decoder_start_token_id unk_token_id
     mask_token_id cls_token_id encoder_layerdrop decoder_layerdrop unsloth_version unsloth_fixed
+    gnomon
 """
 SILENT = frozenset(_SILENT.split())
 

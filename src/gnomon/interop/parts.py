@@ -75,6 +75,9 @@ class Parts:
         sizes, biases = module.sizes, module.biases
         if len(theirs) == 1:  # theirs is fused, too
             sizes, biases = (sum(sizes),), (any(biases),)
+        if len(theirs) != len(sizes):  # one with a gate, one without
+            self.missing.append(f"{ours}.weight")
+            return
         names = tuple(f"{name}.weight" for name in theirs)
         size = tuple(module.weight.shape)
         self.found.append(Part(f"{ours}.weight", names, sizes, size, transposed=transposed))

@@ -1,4 +1,4 @@
-"""RoBERTa and XLM-RoBERTa: BERT's blocks, positions that begin behind the padding's own."""
+"""RoBERTa, XLM-RoBERTa, CamemBERT: BERT's blocks, positions that begin behind the padding's own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import replace
 from gnomon.interop.architecture import Architecture
 from gnomon.interop.bert import like_bert, read_like_bert, write
 from gnomon.interop.keys import Keys
+from gnomon.interop.label_heads import LabelHead, of_tokens
 from gnomon.interop.parts import Parts
-from gnomon.model import TransformerConfig
+from gnomon.model import ClassifierConfig, TransformerConfig
 
 
 def read(keys: Keys, names: Collection[str]) -> TransformerConfig:
@@ -45,6 +46,19 @@ def aliases(config: TransformerConfig) -> dict[str, str]:
     return found
 
 
+def _label_heads(name: str) -> tuple[LabelHead, LabelHead]:
+    return (
+        LabelHead(
+            name=f"{name}ForSequenceClassification",
+            config=ClassifierConfig(pooling="first", dense=True, activation="tanh"),
+            dense="classifier.dense",
+            out="classifier.out_proj",
+            dropout_key="classifier_dropout",
+        ),
+        of_tokens(f"{name}ForTokenClassification", dropout_key="classifier_dropout"),
+    )
+
+
 ROBERTA = Architecture(
     model_type="roberta",
     task="encoder",
@@ -60,7 +74,18 @@ ROBERTA = Architecture(
         r"qa_outputs\.(weight|bias)",
     ),
     classes=("RobertaForMaskedLM", "RobertaModel"),
+    label_heads=_label_heads("Roberta"),
+    without_head=(r"roberta\.pooler\.dense\.(weight|bias)", r"lm_head\..*"),
 )
 XLM_ROBERTA = replace(
-    ROBERTA, model_type="xlm-roberta", classes=("XLMRobertaForMaskedLM", "XLMRobertaModel")
+    ROBERTA,
+    model_type="xlm-roberta",
+    classes=("XLMRobertaForMaskedLM", "XLMRobertaModel"),
+    label_heads=_label_heads("XLMRoberta"),
+)
+CAMEMBERT = replace(
+    ROBERTA,
+    model_type="camembert",
+    classes=("CamembertForMaskedLM", "CamembertModel"),
+    label_heads=_label_heads("Camembert"),
 )

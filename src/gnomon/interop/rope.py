@@ -59,6 +59,8 @@ def read_rope(keys: Keys, max_length: int) -> RopeConfig:
     given = dict(found_there)
     theta = given.pop("rope_theta", None) or keys.get("rope_theta", None) or 10_000.0
     keys.silent("rope_theta")
+    if (share := given.pop("partial_rotary_factor", 1.0)) != 1.0:
+        raise keys.refused(f"{name}.partial_rotary_factor", share, "all of a head is turned here")
     kinds = {given.pop(key) for key in ("rope_type", "type") if key in given} or {"default"}
     kind = kinds.pop()
     if kinds or kind not in _KINDS:

@@ -1,8 +1,12 @@
-"""T5: Raffel et al., 2020, the first version and 1.1 (gated, with an output table of its own)."""
+"""T5: Raffel et al., 2020, the first version and 1.1 (gated, with an output table of its own).
+
+mT5 (Xue et al., 2021) is a 1.1 of many languages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from gnomon.interop.architecture import ACTIVATIONS, Architecture
@@ -27,7 +31,21 @@ def read(keys: Keys, names: Collection[str]) -> TransformerConfig:
     output table of its own is what the file says: `tie_word_embeddings` is true in those that
     newer programs wrote, whatever it was, and `scale_decoder_outputs` then false.
     """
-    projection = keys.get("feed_forward_proj", "relu")
+    tied = keys.get("tie_word_embeddings", None) is not False
+    scaled = bool(keys.get("scale_decoder_outputs", tied))
+    return _read(keys, names, "relu", tied=tied, scaled=scaled)
+
+
+def read_mt5(keys: Keys, names: Collection[str]) -> TransformerConfig:
+    """mT5's: it never scales, whatever is said of its tables."""
+    keys.silent("tie_word_embeddings", "scale_decoder_outputs")
+    return _read(keys, names, "gated-gelu", tied=True, scaled=False)
+
+
+def _read(
+    keys: Keys, names: Collection[str], activation: str, *, tied: bool, scaled: bool
+) -> TransformerConfig:
+    projection = keys.get("feed_forward_proj", activation)
     first, _, last = str(projection).rpartition("-")
     # gelu without "gated-" is the exact one; "gated-gelu" is written and means the approximation
     activation = "gelu_new" if projection == "gated-gelu" else last
@@ -37,8 +55,6 @@ def read(keys: Keys, names: Collection[str]) -> TransformerConfig:
     keys.only("dense_act_fn", activation)
     keys.silent("n_positions", "num_hidden_layers", "d_head", "use_scaled_init")
     keys.only("is_decoder", False)
-    tied = keys.get("tie_word_embeddings", None) is not False
-    scaled = bool(keys.get("scale_decoder_outputs", tied))
     num_layers, rate = keys.size("num_layers"), keys.number("dropout_rate", 0.1)
     return TransformerConfig(
         family="encoder_decoder",
@@ -154,4 +170,10 @@ T5 = Architecture(
     # an early slip of the original code, which nothing reads
     kept=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
     classes=("T5ForConditionalGeneration", "T5Model"),
+)
+MT5 = replace(
+    T5,
+    model_type="mt5",
+    read=read_mt5,
+    classes=("MT5ForConditionalGeneration", "MT5Model"),
 )

@@ -39,9 +39,14 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
 _LIKE = {
     "distilbert": "bert",
     "bart": "roberta",
+    "electra": "bert",
     "xlm-roberta": "roberta",
+    "camembert": "roberta",
     "mistral": "llama",
     "marian": "t5",
+    "mbart": "roberta",
+    "mt5": "t5",
+    "phi3": "llama",
 }
 
 
@@ -119,15 +124,15 @@ class Vocabulary:
 
     def _build(self) -> Any:
         has = {path.name for path in self.folder.iterdir()}
-        if "vocab.txt" in has and self.kind in ("bert", "distilbert"):
+        if "vocab.txt" in has and self.kind in ("bert", "distilbert", "electra"):
             return self._word_piece()
         if {"vocab.json", "merges.txt"} <= has and self.kind in ("gpt2", "roberta", "bart"):
             return self._byte_pairs()
         for name in ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model"):
-            if name in has and self.kind in ("t5", "llama", "mistral"):
+            if name in has and self.kind in ("t5", "mt5", "llama", "mistral"):
                 from gnomon.interop.sentencepieces import llama, t5
 
-                build = t5 if self.kind == "t5" else llama
+                build = t5 if self.kind in ("t5", "mt5") else llama
                 return build(self.folder / name, self.names, self.settings)
         raise ModelError(
             "a model's folder holds its tokenizer",

@@ -11,6 +11,7 @@ from gnomon.model.attend import attend, weights
 from gnomon.model.cache import LayerCache
 from gnomon.model.linear import FusedLinear
 from gnomon.model.masks import Mask
+from gnomon.model.norm import RMSNorm
 from gnomon.model.patterns import BlockSparse, Pattern, SlidingWindow
 from gnomon.model.rope import Rotation
 
@@ -45,6 +46,9 @@ class AttentionConfig:
     bias_query_key: bool = False
     bias_value: bool = False
     bias_out: bool = False
+    # RMSNorm of each head's queries and keys before they are turned, in self-attention: scores
+    # cannot grow with the projections (Henry et al., 2020; Qwen3)
+    query_key_norm: bool = False
 
     def key_value_heads(self) -> int:
         """G, with its default filled in."""
@@ -101,10 +105,18 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Queries, keys and values from the same tokens, in one matmul."""
+    """Queries, keys and values from the same tokens, in one matmul.
 
-    def __init__(self, config: AttentionConfig, d_model: int) -> None:
+    Args:
+        eps: of the norms of queries and keys.
+    """
+
+    def __init__(self, config: AttentionConfig, d_model: int, eps: float = 1e-5) -> None:
         super().__init__(config, d_model)
+        norms = [
+            RMSNorm(self.head_size, eps=eps) if config.query_key_norm else None for _ in range(2)
+        ]
+        self.query_norm, self.key_norm = norms
         biases = (config.bias_query_key, config.bias_query_key, config.bias_value)
         self.query_key_value = FusedLinear(d_model, self.sizes(), biases)
 
@@ -121,6 +133,9 @@ class SelfAttention(Attention):
         """
         query, key, value = self.query_key_value(x).split(self.sizes(), dim=-1)
         query, key, value = self.heads(query), self.heads(key), self.heads(value)
+        if self.query_norm is not None and self.key_norm is not None:
+            # Back in their own dtype: the gain is fp32 also where the rest is computed in half.
+            query, key = self.query_norm(query).type_as(value), self.key_norm(key).type_as(value)
         if rotation is not None:
             query, key = rotation.turn(query), rotation.turn(key)
         if cache is not None:

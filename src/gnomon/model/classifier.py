@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gnomon.errors import ModelError
@@ -16,6 +18,12 @@ from gnomon.model.lora import LoraConfig, add_lora, merge_lora
 from gnomon.model.transformer import Transformer
 
 Pooling = Literal["first", "mean", "max", "last"]
+DenseActivation = Literal["tanh", "relu", "gelu"]
+ACTIVATIONS: dict[DenseActivation, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +33,12 @@ class ClassifierConfig:
     # one vector for the text: of its first token (BERT's [CLS]), the mean or the greatest of all
     # tokens, or of the last one (what a decoder knows of the whole text)
     pooling: Pooling = "mean"
-    # a dense layer and tanh before the labels, as BERT has it
+    # a dense layer before the labels, as BERT has it
     dense: bool = False
+    # behind it: tanh (BERT, RoBERTa), relu (DistilBERT), gelu
+    activation: DenseActivation = "tanh"
+    # of the labels; classifiers made of decoders elsewhere (GPT-2, Llama) have none
+    bias: bool = True
     # on the text's vector
     dropout: float = 0.1
 
@@ -34,6 +46,12 @@ class ClassifierConfig:
         """Everything that cannot work, one sentence each with the value seen and the mend."""
         if not 0 <= self.dropout < 1:
             return [f"classifier.dropout must be from 0 to below 1, seen {self.dropout}"]
+        return []
+
+    def unused(self) -> list[str]:
+        """Keys without effect beside the others."""
+        if not self.dense and self.activation != "tanh":
+            return ["classifier.activation has no effect: classifier.dense = false"]
         return []
 
 
@@ -69,7 +87,8 @@ class ClassifierNetwork(nn.Module):
         self.per_token = per_token
         with_dense = config.dense and not per_token
         self.dense = FusedLinear(d_model, (d_model,), (True,)) if with_dense else None
-        self.out = FusedLinear(d_model, (num_labels,), (True,))
+        self.activation = ACTIVATIONS[config.activation]
+        self.out = FusedLinear(d_model, (num_labels,), (config.bias,))
         self.initialise()
 
     def initialise(self) -> None:
@@ -100,7 +119,7 @@ class ClassifierNetwork(nn.Module):
         x = hidden if self.per_token else pool(hidden, keep, self.config.pooling)
         x = dropout(x, self.config.dropout, self.training)
         if self.dense is not None:
-            x = dropout(torch.tanh(self.dense(x)), self.config.dropout, self.training)
+            x = dropout(self.activation(self.dense(x)), self.config.dropout, self.training)
         logits: Tensor = self.out(x)
         return logits
 

@@ -62,7 +62,7 @@ class Layer(nn.Module):
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        self.attention = SelfAttention(config.attention, config.d_model)
+        self.attention = SelfAttention(config.attention, config.d_model, config.norm.eps)
         self.attention_residual = Residual(config)
         self.cross = CrossAttention(config.attention, config.d_model) if config.cross else None
         self.cross_residual = Residual(config) if config.cross else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
-from pydantic import PositiveInt, TypeAdapter
+from pydantic import PositiveInt
 
 from gnomon.errors import ModelError
 from gnomon.model import (
@@ -38,23 +38,52 @@ from gnomon.text.labelled import LabelKind
 TASK = "classification"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClassifierSettings:
+    """What the config.json of a classifier says beside its network.
+
+    Attributes:
+        classifier: what stands over the network.
+        lora: whether the weights are beside low-rank additions.
+        labels, labels_are, max_length, takes_pairs, threshold, label_counts: see `Classifier`.
+    """
+
+    classifier: ClassifierConfig
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    labels: tuple[str, ...]
+    labels_are: LabelKind = "single"
+    max_length: PositiveInt | None = None
+    takes_pairs: bool = False
+    threshold: float = 0.5
+    label_counts: tuple[int, ...] | None = None
+
+    def problems(self) -> list[str]:
+        """Everything that cannot be."""
+        if len(set(self.labels)) < len(self.labels) or not self.labels:
+            return [f"labels must be there, each once: {', '.join(self.labels)}"]
+        return []
+
+
 def save_classifier(classifier: Classifier, folder: Path) -> None:
     """Write a model folder; give one from `gnomon.files.atomic_folder` where others may look."""
     folder.mkdir(parents=True, exist_ok=True)
     network = classifier.network.network
     name = "model" if isinstance(network, Transformer) else "bilstm"
+    settings = ClassifierSettings(
+        classifier=classifier.network.config,
+        lora=classifier.network.lora,
+        labels=classifier.labels,
+        labels_are=classifier.kind,
+        max_length=classifier.max_length,
+        takes_pairs=classifier.takes_pairs,
+        threshold=classifier.threshold,
+        label_counts=classifier.label_counts,
+    )
     config = {
         "format_version": FORMAT_VERSION,
         "task": TASK,
         name: asdict(network.config),
-        "classifier": asdict(classifier.network.config),
-        "lora": asdict(classifier.network.lora),
-        "labels": list(classifier.labels),
-        "labels_are": classifier.kind,
-        "max_length": classifier.max_length,
-        "takes_pairs": classifier.takes_pairs,
-        "threshold": classifier.threshold,
-        "label_counts": classifier.label_counts,
+        **asdict(settings),
         VOCABULARY: classifier.framing.fingerprint,
     }
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
@@ -64,16 +93,14 @@ def save_classifier(classifier: Classifier, folder: Path) -> None:
     (folder / CARD_FILE).write_text(_card(classifier), encoding="utf-8")
 
 
-def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classifier:
-    """The classifier that `save_classifier` wrote.
+def read_settings(folder: Path) -> ClassifierSettings:
+    """What `save_classifier` wrote of a classifier, weights and vocabulary aside.
 
     Raises:
-        ModelError: not a model folder, of another task, damaged, or its parts do not fit.
+        ModelError: not a model folder, of another task, or damaged.
     """
-    try:
-        config: dict[str, Any] = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{folder / CONFIG_FILE} cannot be read", seen=error) from error
+    path = folder / CONFIG_FILE
+    config = _read_json(path)
     if config.get("task") != TASK:
         raise ModelError(
             f"{folder} must hold a classifier",
@@ -81,27 +108,42 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
             mend="name a run or model folder of a classification",
         )
     try:
-        labels = TypeAdapter(tuple[str, ...]).validate_python(config["labels"])
-        head = read_table(ClassifierConfig, config["classifier"])
-        kind: LabelKind = config["labels_are"]
-        longest = TypeAdapter(PositiveInt | None).validate_python(config["max_length"])
-        takes_pairs = TypeAdapter(bool).validate_python(config["takes_pairs"])
-        threshold = TypeAdapter(float).validate_python(config["threshold"])
-        if len(set(labels)) < len(labels) or not labels:
-            raise ValueError(f"labels must be there, each once: {', '.join(labels)}")
-        counts = TypeAdapter(tuple[int, ...] | None).validate_python(config.get("label_counts"))
-        if kind not in get_args(LabelKind):
-            raise ValueError(f"labels_are {kind!r}")
+        read_table(ClassifierConfig, config["classifier"])  # unknown keys in them are told, too
+        read_table(LoraConfig, config.get("lora", {}))
+        names = [each.name for each in fields(ClassifierSettings)]
+        given = {name: config[name] for name in names if name not in _MAY_BE_MISSING}
+        given |= {name: config[name] for name in _MAY_BE_MISSING if name in config}
+        return read_table(ClassifierSettings, given)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{path} is damaged", seen=error) from error
+
+
+_MAY_BE_MISSING = ("lora", "label_counts")  # which came later
+
+
+def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classifier:
+    """The classifier that `save_classifier` wrote.
+
+    Raises:
+        ModelError: not a model folder, of another task, damaged, or its parts do not fit.
+    """
+    settings = read_settings(folder)
+    labels, kind = settings.labels, settings.labels_are
+    config = _read_json(folder / CONFIG_FILE)
+    try:
         with torch.device("meta"):
             if "bilstm" in config:
                 network: Transformer | BiLSTM = BiLSTM(read_table(BiLSTMConfig, config["bilstm"]))
             else:
                 network = Transformer(read_config(folder))
-            module = ClassifierNetwork(network, head, len(labels), per_token=kind == "words")
-            module.add_lora(read_table(LoraConfig, config.get("lora", {})))
+            module = ClassifierNetwork(
+                network, settings.classifier, len(labels), per_token=kind == "words"
+            )
+            module.add_lora(settings.lora)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     fill(module, folder, device)
+    counts = settings.label_counts
     if counts is not None and len(counts) != len(labels):
         raise ModelError(
             f"{folder / CONFIG_FILE} is damaged",
@@ -116,11 +158,19 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
         framing,
         labels,
         kind=kind,
-        max_length=longest,
-        takes_pairs=takes_pairs,
-        threshold=threshold,
+        max_length=settings.max_length,
+        takes_pairs=settings.takes_pairs,
+        threshold=settings.threshold,
         label_counts=counts,
     )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read", seen=error) from error
+    return config
 
 
 def _card(classifier: Classifier) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,33 @@ from gnomon.text.vocabulary import Vocabulary
 
 TASK = "language_model"
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a model's outputs are chosen and what ends them, unless told otherwise.
+
+    Attributes:
+        search: see `LanguageModel`.
+        ends: ids beside the vocabulary's own that end a text.
+    """
+
+    search: SearchConfig = field(default_factory=lambda: SearchConfig(beam=1))
+    ends: tuple[int, ...] = ()
+
+
+def read_manner(folder: Path, vocabulary: Vocabulary) -> Manner:
+    """What a model folder says of its model's outputs.
+
+    Raises:
+        ModelError: its config cannot be read or is damaged.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        generation = json.loads(path.read_text(encoding="utf-8")).get("generation") or {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path} cannot be read", seen=error) from error
+    return Manner(_search(generation, folder), _ends(generation, vocabulary, folder))
 
 
 def save_language_model(model: LanguageModel, folder: Path) -> None:
@@ -53,19 +81,20 @@ def load_language_model(folder: Path, device: torch.device | str = "cpu") -> Lan
         raise ModelError(
             f"{folder} must hold a decoder", seen=f"model.family {model.config.family}"
         )
-    context, generation = config.get("context"), config.get("generation") or {}
+    context = config.get("context")
     if not (context is None or (isinstance(context, int) and context > 0)):
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=f"context {context!r}")
     framing = load_framing(folder)
     vocabulary = Vocabulary(framing)
     check_fingerprint(folder, framing.fingerprint, config)
     check_vocabulary(folder, framing, model.config.vocab_size)
+    manner = read_manner(folder, vocabulary)
     return LanguageModel(
         model,
         vocabulary,
         context=context,
-        search=_search(generation, folder),
-        ends=_ends(generation, vocabulary, folder),
+        search=manner.search,
+        ends=manner.ends,
         chat_template=getattr(getattr(framing, "roles", None), "chat_template", None),
     )
 

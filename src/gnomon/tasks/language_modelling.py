@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from gnomon.evaluation.language import LanguageEvaluationConfig, language_metrics
 from gnomon.model import Transformer
 from gnomon.tasks.document_task import DocumentPreparation, DocumentTask
-from gnomon.tasks.language_folder import save_language_model
+from gnomon.tasks.language_folder import Manner, save_language_model
 from gnomon.tasks.language_model import LanguageModel
 
 
@@ -20,6 +20,7 @@ class LanguageModellingTask(DocumentTask):
         model: a decoder with its first weights.
         preparation, tokens_per_batch, seed: see `DocumentTask`.
         evaluation: what a validation reads.
+        manner: how its outputs are chosen and ended, which training does not change.
     """
 
     def __init__(
@@ -30,11 +31,17 @@ class LanguageModellingTask(DocumentTask):
         tokens_per_batch: int,
         seed: int,
         evaluation: LanguageEvaluationConfig,
+        manner: Manner | None = None,
     ) -> None:
         super().__init__(model, preparation, tokens_per_batch=tokens_per_batch, seed=seed)
         self.evaluation = evaluation
+        manner = manner or Manner()
         self.language_model = LanguageModel(
-            model, preparation.vocabulary, context=preparation.context
+            model,
+            preparation.vocabulary,
+            context=preparation.context,
+            search=manner.search,
+            ends=manner.ends,
         )
 
     def validate(self, step: int) -> dict[str, float]:

@@ -85,10 +85,18 @@ class DocumentSource:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hex digest of the files' bytes and of how they are read."""
+        """Hex digest of the files' bytes and of how they are read.
+
+        Where the files lie and what they are called is no part of it, since it is no part of their
+        text: a copy is the same text. The order of a folder's files, which their names decide, is
+        that of their bytes; and where a name says how a file is read, that counts.
+        """
         config = self.config
         reading: list[object] = [self.side, config.documents_are, config.format, config.field]
         reading += [config.holdout] if self.side != "all" else []
+        kinds = [self._kind(file) for file in self.files]
+        if config.format == "auto" and set(kinds) != {"text"}:
+            reading.append(kinds)
         return hashlib.sha256(f"{sha256_of(*self.files)} {reading}".encode()).hexdigest()
 
     def __iter__(self) -> Iterator[str]:
@@ -124,11 +132,14 @@ class DocumentSource:
             if part.strip():
                 yield number, part
 
-    def _of_file(self, file: Path) -> Iterator[str]:
+    def _kind(self, file: Path) -> DocumentFormat:
         kind = self.config.format
-        if kind == "auto":
-            kind = _format_of(file)
+        return _format_of(file) if kind == "auto" else kind
+
+    def _of_file(self, file: Path) -> Iterator[str]:
+        kind = self._kind(file)
         if kind != "text":
+            assert kind != "auto", "resolved"
             return _of_table(file, self.config.field, kind)
         lines = read_lines(file) if file.stat().st_size else iter(())
         if self.config.documents_are == "lines":

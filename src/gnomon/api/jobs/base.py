@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from gnomon.api.load import load, task_of
@@ -52,20 +52,32 @@ class Base:
         return taken_over(self.network, network_of(recipe, self.network.config))
 
     def put_labels_into(self, found: ClassifierNetwork) -> None:
-        """The labels' own weights, where they have the same shape."""
+        """The labels' own weights.
+
+        Raises:
+            RecipeError: the recipe has other layers for them.
+        """
         assert self.classifier is not None, "there are labels to take"
+        there, here = self.classifier.network.config, found.config
+        if found.per_token:  # what makes one vector of a text has no effect
+            here = replace(there, bias=here.bias)
+        changes = [
+            f"classifier.{name}={str(value).lower()}"
+            for name, value in asdict(there).items()
+            if name != "dropout" and value != getattr(here, name)
+        ]
+        if changes:
+            raise RecipeError(
+                "a classifier that is trained on keeps its [classifier] table",
+                seen=f"{self.folder}: {there}",
+                mend=" ".join(f"--set {each}" for each in changes),
+            )
         weights = {
             name: value
             for name, value in self.classifier.network.state_dict().items()
             if not name.startswith("network.")
         }
-        try:
-            found.load_state_dict(weights, strict=False)
-        except RuntimeError as error:
-            raise RecipeError(
-                "a classifier that is trained on keeps its [classifier] table",
-                seen=f"{self.folder}: {self.classifier.network.config}",
-            ) from error
+        found.load_state_dict(weights, strict=False)
 
 
 def open_base(folder: Path) -> Base:

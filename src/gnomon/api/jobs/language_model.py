@@ -9,17 +9,19 @@ from gnomon.api.first_model import first_model
 from gnomon.api.jobs.documents import DocumentJob
 from gnomon.api.jobs.vocabulary import kept, learned
 from gnomon.recipes import LanguageModelRecipe
-from gnomon.tasks.language_folder import load_language_model
+from gnomon.tasks.language_folder import Manner, load_language_model, read_manner
 from gnomon.tasks.language_model import LanguageModel
 from gnomon.tasks.language_modelling import LanguageModellingTask
 from gnomon.text.document_files import DocumentSource
 from gnomon.text.framing import Framing, load_framing
+from gnomon.text.vocabulary import Vocabulary
 
 
 class LanguageModelJob(DocumentJob[LanguageModelRecipe, LanguageModellingTask]):
     """Trains a decoder on documents (see `Job`)."""
 
     _base: LanguageModel | None = None
+    _manner: Manner | None = None  # of the model that the run began with
 
     def _framing(
         self,
@@ -30,9 +32,13 @@ class LanguageModelJob(DocumentJob[LanguageModelRecipe, LanguageModellingTask]):
     ) -> Framing:
         if start_from is not None:
             self._base = load_language_model(start_from)
+            self._manner = Manner(self._base.search, self._base.ends)
             return self._base.framing
         if checkpoints:
-            return kept(checkpoints, load_framing)
+            framing = kept(checkpoints, load_framing)
+            vocabulary = Vocabulary(framing)
+            self._manner = kept(checkpoints, lambda folder: read_manner(folder, vocabulary))
+            return framing
         return learned(self.recipe.tokenizer, train, train.fingerprint, cache, self.say)
 
     def _task(self) -> LanguageModellingTask:
@@ -46,4 +52,5 @@ class LanguageModelJob(DocumentJob[LanguageModelRecipe, LanguageModellingTask]):
             tokens_per_batch=recipe.training.tokens_per_batch,
             seed=recipe.training.seed,
             evaluation=recipe.evaluation,
+            manner=self._manner,
         )
