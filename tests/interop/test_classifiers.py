@@ -89,6 +89,11 @@ def test_in_used_and_back(name: str, tmp_path: Path) -> None:
     tokenizer = getattr(transformers, opener).from_pretrained(tmp_path / "out")
     with torch.no_grad():
         logits = back(**tokenizer(TEXTS[0], return_tensors="pt")).logits[0]
+    segments = getattr(back.config, "type_vocab_size", 0) > 1
+    (row,) = ours.framing.frame(TEXTS[:1], PAIRS[:1])
+    given = tokenizer(TEXTS[0], PAIRS[0])
+    assert given["input_ids"] == row.ids
+    assert given.get("token_type_ids") == (row.segments if segments else None)
     rows = ours.row_maker.rows([ours_example(TEXTS[0])])
     torch.testing.assert_close(torch.from_numpy(ours.logits(rows, 99)[0]), logits)
     import_model(tmp_path / "out", tmp_path / "again")

@@ -21,7 +21,7 @@ from model_configs import BASE, LLAMA, changed
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: Any) -> dict[str, Path]:
     folders = {}
-    for name in ("bert_masked", "llama", "qwen2", "t5", "marian"):
+    for name in ("bert_masked", "llama", "qwen2", "phi3", "opt", "electra", "t5", "marian"):
         folders[name] = tmp_path_factory.mktemp(name)
         save(name, folders[name])
     return folders
@@ -94,6 +94,22 @@ def copy(folder: Path, to: Path, **changes: Any) -> Path:
             {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
             "max_window_layers = 1",
         ),
+        (
+            "phi3",
+            {
+                "max_position_embeddings": 48,
+                "rope_parameters": {
+                    "rope_type": "longrope",
+                    "rope_theta": 1e4,
+                    "short_factor": [1.0, 1.0],
+                    "long_factor": [2.0, 4.0],
+                },
+            },
+            "rope_parameters.rope_type = 'longrope'",
+        ),
+        ("phi3", {"partial_rotary_factor": 0.75}, "partial_rotary_factor = 0.75"),
+        ("opt", {"word_embed_proj_dim": 8}, "word_embed_proj_dim = 8"),
+        ("electra", {"embedding_size": 8}, "embedding_size = 8"),
         ("t5", {"feed_forward_proj": "gated-mish"}, "gated-mish"),
         ("marian", {"normalize_before": True}, "normalize_before = True"),
         ("marian", {"decoder_ffn_dim": 32}, "decoder_ffn_dim = 32"),
@@ -106,6 +122,19 @@ def test_by_name(
     with pytest.raises(ModelError, match=seen):
         import_model(folder, tmp_path / "ours")
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+def test_what_others_have_is_said_of_models_that_there_are() -> None:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    from gnomon.interop.registry import ARCHITECTURES, MISSING, architecture_of
+
+    assert set(ARCHITECTURES) | set(MISSING) <= set(CONFIG_MAPPING_NAMES)
+    assert not MISSING.keys() & ARCHITECTURES.keys()
+    for model_type, missing in MISSING.items():
+        with pytest.raises(ModelError, match="these can be: bert") as told:
+            architecture_of(model_type, "config.json")
+        assert missing in str(told.value.seen)
 
 
 def test_llama_as_its_publishers_spell_it() -> None:

@@ -75,7 +75,7 @@ def export_model(folder: str | Path, out: str | Path) -> Exported:
     written = read_json(folder / CONFIG_FILE)
     settings = None
     if isinstance(written, dict) and written.get("task") == CLASSIFICATION:
-        settings = _refuse_bilstm(folder, written)
+        settings = _transformer_settings(folder, written)
         if settings.lora.rank:
             return _export_merged(folder, out)
     config = ntk_as_theta(read_config(folder))
@@ -109,7 +109,7 @@ def export_model(folder: str | Path, out: str | Path) -> Exported:
     return Exported(out, architecture.model_type, len(source.shapes()))
 
 
-def _refuse_bilstm(folder: Path, written: Mapping[str, Any]) -> ClassifierSettings:
+def _transformer_settings(folder: Path, written: Mapping[str, Any]) -> ClassifierSettings:
     """What a classifier's folder says of it.
 
     Raises:
