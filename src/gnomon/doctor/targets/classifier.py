@@ -32,6 +32,15 @@ class Judged(SameParts):
         self._kind = kind
         self._objective = objective or Objective(ObjectiveConfig(), pad_id=NO_LABEL)
 
+    def stock(self) -> Judged:
+        """The same, its network built anew from its configuration; see `facts.beside.stock`."""
+        with self.whole() as own:
+            inner = type(own.network)(own.network.config)
+            num_labels = own.out.weight.size(0)
+            network = ClassifierNetwork(inner, own.config, num_labels, per_token=own.per_token)
+            network.add_lora(own.lora)
+        return Judged(network, self._kind, self._objective)
+
     def forward(
         self,
         ids: Tensor,
