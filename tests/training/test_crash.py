@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gnomon import files
-from gnomon.training import AveragingConfig, ObjectiveConfig, checkpoint, keeper
+from gnomon.training import AveragingConfig, MemoryConfig, ObjectiveConfig, checkpoint, keeper
 from gnomon.training.run import RunFolder
 from training.tiny_task import TinyTask, trainer
 
@@ -153,6 +153,7 @@ def test_killed_while_writing_checkpoints(tmp_path, uninterrupted, operations):
 EXTRAS = {
     kind: {
         "layer_drop": 0.3,
+        "memory": MemoryConfig(recompute="selective", activations="int8"),
         "objective": ObjectiveConfig(r_drop=5.0),
         "averaging": AveragingConfig(kind=kind)
         if kind == "ema"

@@ -15,6 +15,7 @@ from torch.nn import functional
 from gnomon.training.averaging import AveragingConfig
 from gnomon.training.config import TrainingConfig
 from gnomon.training.loop import Trainer
+from gnomon.training.memory import MemoryConfig
 from gnomon.training.objective import ObjectiveConfig
 from gnomon.training.optimizer import OptimizerConfig
 from gnomon.training.run import RunFolder
@@ -92,6 +93,9 @@ class TinyTask:
     def target(self, batch: TinyBatch) -> Tensor:
         return batch.target
 
+    def outputs(self, batch: TinyBatch, inputs: Tensor, keep: Tensor) -> Tensor:
+        return self.predict(batch, inputs, keep)
+
     def predict(self, batch: TinyBatch, inputs: Tensor, keep: Tensor) -> Tensor:
         return self.model(inputs)[keep]
 
@@ -115,6 +119,7 @@ def trainer(run: RunFolder | Path, task: TinyTask | None = None, **settings: Any
         "objective": ObjectiveConfig(),
         "optimizer": OptimizerConfig(),
         "averaging": AveragingConfig(),
+        "memory": MemoryConfig(),
         "schedule": ScheduleConfig(kind="constant", peak=1e-2, warmup_steps=0).build(
             d_model=8, max_steps=100
         ),

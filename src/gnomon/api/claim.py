@@ -41,7 +41,11 @@ def claim(folder: RunFolder, recipe: Recipe) -> None:
         return
     if not folder.recipe_path.exists():
         raise RunError("a run must hold its recipe", seen=f"{folder.path} has no recipe.toml")
-    began_with = replace(read_run_recipe(folder), doctor=recipe.doctor)  # trains nothing
+    began_with = read_run_recipe(folder)
+    # These train nothing, or nothing else.
+    began_with = replace(began_with, doctor=recipe.doctor)
+    if "int8" not in (began_with.memory.activations, recipe.memory.activations):
+        began_with = replace(began_with, memory=recipe.memory)
     if changes := difference(began_with, recipe):
         listing = "\n    ".join(changes)
         raise RunError(

@@ -217,6 +217,7 @@ def train(
                 d_model=recipe.model.d_model, max_steps=recipe.training.max_steps
             ),
             averaging=recipe.averaging,
+            memory=recipe.memory,
             validate=job.validate,
             listeners=[TensorBoardLog(folder.tensorboard_path), *listeners],
             monitors=job.monitors(folder),

@@ -12,7 +12,7 @@ from gnomon.model.classifier import ClassifierConfig, ClassifierNetwork
 from gnomon.model.config import TransformerConfig
 from gnomon.model.embedding import EmbeddingConfig
 from gnomon.model.feedforward import FeedForwardConfig
-from gnomon.model.head import HeadConfig
+from gnomon.model.head import HeadConfig, Projection
 from gnomon.model.io import load_model, read_config, save_model
 from gnomon.model.lora import LoraConfig, add_lora, merge_lora
 from gnomon.model.norm import NormConfig
@@ -35,6 +35,7 @@ __all__ = [
     "LoraConfig",
     "NormConfig",
     "PositionConfig",
+    "Projection",
     "RelativeConfig",
     "RopeConfig",
     "Transformer",

@@ -13,6 +13,7 @@ from gnomon.model.linear import FusedLinear
 from gnomon.model.masks import Mask
 from gnomon.model.norm import RMSNorm
 from gnomon.model.patterns import BlockSparse, Pattern, SlidingWindow
+from gnomon.model.recompute import recomputable
 from gnomon.model.rope import Rotation
 
 
@@ -170,11 +171,12 @@ class CrossAttention(Attention):
             key, value = cache.memory_key, cache.memory_value
         else:
             assert memory is not None
-            key, value = (self.heads(part) for part in self.key_value(memory).chunk(2, dim=-1))
+            both = recomputable(self.key_value, memory, costly=True)
+            key, value = (self.heads(part) for part in both.chunk(2, dim=-1))
             if cache is not None:
                 cache.memory_key, cache.memory_value = key, value
         grouped = x.reshape(key.shape[0], -1, x.shape[-1])
-        query = self.heads(self.query(grouped))
+        query = self.heads(recomputable(self.query, grouped, costly=True))
         if cache is not None and cache.keeps_attention:
             cache.memory_attention = weights(query, key, mask, scale=self.scale).mean(1)
         return self.attend(query, key, value, mask).view_as(x)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gnomon.model.dropout import dropout
 from gnomon.model.masks import Mask
+from gnomon.model.recompute import recomputable
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Mask, scale: float) -> Tensor:
@@ -35,7 +36,14 @@ def reference(
     """
     B, H, T, K = query.shape
     G, S = key.shape[1], key.shape[2]
-    weights = dropout(attention_weights(query, key, mask, scale), probability, training=True)
+    # Heads apart in memory, as the products want them; better here than unseen in each product.
+    query, key, value = (
+        recomputable(torch.Tensor.contiguous, each) for each in (query, key, value)
+    )
+    weights = recomputable(
+        lambda query, key: attention_weights(query, key, mask, scale), query, key, costly=True
+    )
+    weights = dropout(weights, probability, training=True)
     return (weights.view(B, G, H // G * T, S) @ value).view(B, H, T, K)
 
 

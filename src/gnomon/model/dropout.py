@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from gnomon.model.recompute import redrawable
 
 # One random 16-bit number per element: the probability is kept to within 2^-17.
 LEVELS = 1 << 16
@@ -35,7 +38,7 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, num_dropped: int) -> Tensor:
-        kept = keep_mask(x, num_dropped)
+        kept = redrawable(partial(keep_mask, x.shape, num_dropped))
         ctx.save_for_backward(kept)
         ctx.scale = LEVELS / (LEVELS - num_dropped)
         # The scale comes last: a half-precision mask could not hold it.
@@ -47,10 +50,11 @@ class _Dropout(torch.autograd.Function):
         return kept.to(gradient.dtype).mul_(gradient).mul_(ctx.scale), None
 
 
-def keep_mask(x: Tensor, num_dropped: int) -> Tensor:
-    """int8 ones and zeros of `x`'s shape, zero with probability `num_dropped / LEVELS`."""
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
-    numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)
+def keep_mask(shape: torch.Size, num_dropped: int) -> Tensor:
+    """int8 ones and zeros, zero with probability `num_dropped / LEVELS`."""
+    numel = shape.numel()
+    draws = torch.empty((numel + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    numbers = draws.view(torch.int16)[:numel].view(shape)
     last_dropped = num_dropped - 1 - LEVELS // 2
     # Clamping to two neighbouring numbers and subtracting the lower compares in vector
     # instructions; a comparison would go through a boolean tensor, which does not.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gnomon.model.dropout import dropout
 from gnomon.model.linear import FusedLinear
+from gnomon.model.recompute import recomputable
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
 
@@ -53,11 +54,14 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., D]` to `[..., D]`."""
-        hidden: Tensor = self.up(x)
-        if self.gated:
-            gate, linear = hidden.chunk(2, dim=-1)
-            hidden = self.activation(gate) * linear
-        else:
-            hidden = self.activation(hidden)
+        hidden = recomputable(self.up, x, costly=True)
+        hidden = recomputable(self.activate, hidden)
         output: Tensor = self.down(dropout(hidden, self.dropout, self.training))
         return output
+
+    def activate(self, hidden: Tensor) -> Tensor:
+        """Map `[..., F]`, gated `[..., 2F]`, to `[..., F]`."""
+        if not self.gated:
+            return self.activation(hidden)
+        gate, linear = hidden.chunk(2, dim=-1)
+        return self.activation(gate) * linear

@@ -27,6 +27,25 @@ class HeadConfig:
     scale: bool = False
 
 
+@dataclass(frozen=True)
+class Projection:
+    """Logits that nobody has made yet: of a large vocabulary they are the largest tensor there is.
+
+    Attributes:
+        hidden: `[..., D]`.
+        table: `[V, D]`.
+        bias: `[V]` or None.
+    """
+
+    hidden: Tensor
+    table: Tensor
+    bias: Tensor | None
+
+    def logits(self) -> Tensor:
+        """`[..., V]`."""
+        return F.linear(self.hidden, self.table, self.bias)
+
+
 class Head(nn.Module):
     """hidden W^T + b, with W the output table, which the caller owns."""
 
@@ -48,11 +67,15 @@ class Head(nn.Module):
 
     def forward(self, hidden: Tensor, table: Tensor) -> Tensor:
         """Map `[..., D]` to logits `[..., V]`."""
+        return self.projection(hidden, table).logits()
+
+    def projection(self, hidden: Tensor, table: Tensor) -> Projection:
+        """What the logits of `hidden`, `[..., D]`, are the product of."""
         if self.dense is not None and self.norm is not None:
             hidden = self.norm(self.activation(self.dense(hidden)))
         if self.scale != 1.0:
             hidden = hidden * self.scale
-        return F.linear(hidden, table, self.bias)
+        return Projection(hidden, table, self.bias)
 
     @torch.no_grad()
     def initialise(self) -> None:

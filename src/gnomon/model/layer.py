@@ -13,6 +13,7 @@ from gnomon.model.dropout import dropout
 from gnomon.model.feedforward import FeedForward, FeedForwardConfig
 from gnomon.model.masks import Mask
 from gnomon.model.norm import NormConfig, build_norm
+from gnomon.model.recompute import recomputable
 from gnomon.model.rope import Rotation
 
 
@@ -49,12 +50,13 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Map `[B, T, D]` to `[B, T, D]`."""
-        update = sublayer(x if self.norm_before is None else self.norm_before(x))
-        if self.norm_inside is not None:
-            update = self.norm_inside(update)
+        before, inside, after = self.norm_before, self.norm_inside, self.norm_after
+        update = sublayer(x if before is None else recomputable(before, x))
+        if inside is not None:
+            update = recomputable(inside, update)
         update = dropout(update, self.dropout, self.training)
         x = (x if self.alpha == 1.0 else x * self.alpha) + update
-        return x if self.norm_after is None else self.norm_after(x)
+        return x if after is None else recomputable(after, x)
 
 
 class Layer(nn.Module):

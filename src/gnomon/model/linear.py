@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gnomon.model.recompute import cast_for_product
+
 
 class FusedLinear(nn.Module):
     """Projections that share an input, computed as one matmul over stacked weights.
@@ -31,6 +33,7 @@ class FusedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., width]` to `[..., sum(sizes)]`, the parts side by side."""
+        x = cast_for_product(x)
         y = F.linear(x, self.weight, self.full_bias())
         return y if self.low_rank is None else y + self.low_rank(x)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from gnomon.model.cache import Cache
 from gnomon.model.documents import Documents
@@ -11,6 +12,7 @@ from gnomon.model.layer import Layer, LayerConfig
 from gnomon.model.masks import Mask
 from gnomon.model.norm import build_norm
 from gnomon.model.positions import PositionConfig
+from gnomon.model.recompute import recomputable
 from gnomon.model.rope import Rotation, angles, cached_angles
 from gnomon.model.score_bias import AlibiBias, RelativeBias, ScoreBias
 
@@ -28,6 +30,8 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.layer_drop = layer_drop
+        # Layers of which training keeps the input only; the backward pass computes them again.
+        self.recomputed: frozenset[int] = frozenset()
         self.causal = causal
         self.patterns = config.attention.sparsity()
         self.head_size = config.attention.width(config.d_model)
@@ -75,14 +79,25 @@ class Stack(nn.Module):
         rotation = self.rotation(positions, largest, keep, cache)
         memory_mask = self.memory_mask(x.shape[1], memory, memory_keep, cache)
         passed_over = self.passed_over() if cache is None else frozenset()
+        # The layer that runs first makes the learned bias which all share; made again by each, its
+        # gradient would be lost.
+        recomputed = frozenset() if cache is not None or not self.training else self.recomputed
+        is_bias_made = not isinstance(self.score_bias, RelativeBias)
         for index, layer in enumerate(self.layers):
             if index in passed_over:
                 continue
             layer_cache = None if cache is None else cache.layers[index]
-            x = layer(x, masks[index % len(masks)], rotation, memory, memory_mask, layer_cache)
+            mask = masks[index % len(masks)]
+            if index in recomputed and is_bias_made:
+                x = checkpoint(
+                    layer, x, mask, rotation, memory, memory_mask, None, use_reentrant=False
+                )
+            else:
+                x = layer(x, mask, rotation, memory, memory_mask, layer_cache)
+                is_bias_made = True
         if cache is not None and self.score_bias is None and self.patterns:
             cache.forget(self.patterns)
-        return x if self.final_norm is None else self.final_norm(x)
+        return x if self.final_norm is None else recomputable(self.final_norm, x)
 
     def passed_over(self) -> frozenset[int]:
         """Layers that this training pass leaves out; none outside training.

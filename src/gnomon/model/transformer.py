@@ -12,7 +12,7 @@ from gnomon.model.cache import Cache
 from gnomon.model.config import StackName, TransformerConfig
 from gnomon.model.documents import Documents
 from gnomon.model.embedding import Embedding, table_owners
-from gnomon.model.head import Head
+from gnomon.model.head import Head, Projection
 from gnomon.model.init import initialise
 from gnomon.model.layer import LayerConfig
 from gnomon.model.pooler import Pooler
@@ -287,14 +287,21 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Logits `[..., V]` of hidden states `[..., D]`."""
+        logits: Tensor = self._head()(hidden, self.table("output"))
+        return logits
+
+    def projection(self, hidden: Tensor) -> Projection:
+        """What the logits of hidden states `[..., D]` are the product of."""
+        return self._head().projection(hidden, self.table("output"))
+
+    def _head(self) -> Head:
         if self.head is None:
             raise ModelError(
                 "This model has no output head.",
                 seen="model.head.kind = none",
                 mend="use the hidden states of encode or decode.",
             )
-        logits: Tensor = self.head(hidden, self.table("output"))
-        return logits
+        return self.head
 
     def pool(self, hidden: Tensor) -> Tensor:
         """One vector `[B, D]` per text from the hidden states `[B, S, D]` of `encode`."""

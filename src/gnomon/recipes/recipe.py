@@ -11,6 +11,7 @@ from gnomon.model import TransformerConfig
 from gnomon.recipes.doctor import DoctorConfig
 from gnomon.training import (
     AveragingConfig,
+    MemoryConfig,
     ObjectiveConfig,
     OptimizerConfig,
     ScheduleConfig,
@@ -43,6 +44,7 @@ class Recipe(ABC):
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     averaging: AveragingConfig = field(default_factory=AveragingConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
     doctor: DoctorConfig = field(default_factory=DoctorConfig)
 
     def measured(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def _in_order(names: Iterable[str]) -> list[str]:
 _ORDER = (
     *("data", "cleaning", "augmentation", "tokenizer", "model", "bilstm", "classifier"),
     *("masking", "replacement", "adaptation", "lora"),
-    *("objective", "optimizer", "schedule", "training", "averaging"),
+    *("objective", "optimizer", "schedule", "training", "averaging", "memory"),
     *("decoding", "evaluation", "doctor"),
 )
 

@@ -119,6 +119,10 @@ class ClassificationTask:
         """[B, 1 + L]: a column that is not looked at, then the labels."""
         return batch.target
 
+    def outputs(self, batch: LabelBatch, inputs: Tensor, keep: Tensor) -> Tensor:
+        """See `Task`; logits of a few labels need no care."""
+        return self.predict(batch, inputs, keep)
+
     def predict(self, batch: LabelBatch, inputs: Tensor, keep: Tensor) -> Tensor:
         """Logits [M, C] at the labels that `keep` [B, L] wants, in row order."""
         logits: Tensor = self.model(batch.ids, batch.keep, batch.segments)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from gnomon.model import ClassifierNetwork, Transformer
+from gnomon.model import ClassifierNetwork, Projection, Transformer
 from gnomon.tasks.folder import load_weights
 from gnomon.tasks.packing import NO_LABEL, PackedBatch, PackedRows, RowSpec, read_packed
 from gnomon.text.document_files import DocumentSource
@@ -58,6 +58,12 @@ def stack_of(model: Predictor) -> Transformer:
 
 def predict_packed(model: Predictor, batch: PackedBatch, keep: Tensor) -> Tensor:
     """Logits [M, V] of packed rows where `keep`, bool [B, T], is True, in row order."""
+    outputs = outputs_packed(model, batch, keep)
+    return outputs.logits() if isinstance(outputs, Projection) else outputs
+
+
+def outputs_packed(model: Predictor, batch: PackedBatch, keep: Tensor) -> Tensor | Projection:
+    """These logits, or, over a vocabulary, what they are the product of."""
     network = stack_of(model)
     if network.config.family == "decoder":
         hidden = network.decode(batch.inputs, documents=batch.documents)
@@ -66,7 +72,7 @@ def predict_packed(model: Predictor, batch: PackedBatch, keep: Tensor) -> Tensor
     if isinstance(model, ClassifierNetwork):
         logits: Tensor = model.out(hidden[keep])
         return logits
-    return network.project(hidden[keep])
+    return network.projection(hidden[keep])
 
 
 class DocumentTask(ABC):
@@ -113,8 +119,12 @@ class DocumentTask(ABC):
         """[B, 1 + T]: a column that is not looked at, then the labels."""
         return batch.target
 
+    def outputs(self, batch: PackedBatch, inputs: Tensor, keep: Tensor) -> Tensor | Projection:
+        """See `Task`; the ids read are the batch's own."""
+        return outputs_packed(self.model, batch, keep)
+
     def predict(self, batch: PackedBatch, inputs: Tensor, keep: Tensor) -> Tensor:
-        """Logits [M, V] at the positions with a label; the ids read are the batch's own."""
+        """Logits [M, V] at the positions with a label."""
         return predict_packed(self.model, batch, keep)
 
     def describe(self, batch: PackedBatch) -> str:

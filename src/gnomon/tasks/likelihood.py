@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon.decoding import Combination, combined
 from gnomon.errors import DataError
-from gnomon.model import Transformer
+from gnomon.model import Projection, Transformer
 from gnomon.tasks.progress import Progress, silent
 from gnomon.tasks.rows import batches, longest_first, padded
 from gnomon.tasks.tags import Tags, tags_of_each
@@ -28,7 +28,12 @@ Attention's memory grows with the square of a length: a line of a megabyte would
 
 
 def predict(model: Transformer, source: Tensor, inputs: Tensor, keep: Tensor) -> Tensor:
-    """Teacher-forced logits [M, V] at the M kept positions; the others cost no projection.
+    """Teacher-forced logits [M, V] at the M kept positions; see `outputs`."""
+    return outputs(model, source, inputs, keep).logits()
+
+
+def outputs(model: Transformer, source: Tensor, inputs: Tensor, keep: Tensor) -> Projection:
+    """What these logits are the product of; positions that are not kept cost no projection.
 
     Args:
         source: int64 [B, S], padded on the right.
@@ -38,7 +43,7 @@ def predict(model: Transformer, source: Tensor, inputs: Tensor, keep: Tensor) ->
     source_keep = model.keep(source)
     memory = model.encode(source, source_keep)
     hidden = model.decode(inputs, memory, source_keep)
-    return model.project(hidden[keep])
+    return model.projection(hidden[keep])
 
 
 class Pair(NamedTuple):

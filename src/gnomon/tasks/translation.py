@@ -12,9 +12,9 @@ from torch import Tensor
 
 from gnomon.decoding import SearchConfig
 from gnomon.evaluation import EvaluationConfig, translation_scores
-from gnomon.model import Transformer
+from gnomon.model import Projection, Transformer
 from gnomon.tasks.folder import load_weights, save_translator
-from gnomon.tasks.likelihood import predict, summed_nll
+from gnomon.tasks.likelihood import outputs, summed_nll
 from gnomon.tasks.preparation import Preparation
 from gnomon.tasks.translator import Translator
 from gnomon.text import Batch, Tokenizer, TokenStore, collate
@@ -131,9 +131,13 @@ class TranslationTask:
         """[B, T+1]: BOS, tokens, EOS, padding."""
         return batch.target
 
+    def outputs(self, batch: Batch, inputs: Tensor, keep: Tensor) -> Projection:
+        """See `Task`."""
+        return outputs(self.model, batch.source, inputs, keep)
+
     def predict(self, batch: Batch, inputs: Tensor, keep: Tensor) -> Tensor:
         """Teacher-forced logits [M, V] at the kept positions."""
-        return predict(self.model, batch.source, inputs, keep)
+        return self.outputs(batch, inputs, keep).logits()
 
     def describe(self, batch: Batch) -> str:
         """The files and line numbers of a batch."""

@@ -24,6 +24,7 @@ from gnomon.training.events import (
 from gnomon.training.guard import NonFinite, find_non_finite
 from gnomon.training.log import TensorBoardLog, read_metrics
 from gnomon.training.loop import Trainer
+from gnomon.training.memory import MemoryConfig
 from gnomon.training.objective import Objective, ObjectiveConfig
 from gnomon.training.optimizer import OptimizerConfig
 from gnomon.training.precision import choose_device
@@ -40,6 +41,7 @@ __all__ = [
     "FailedStep",
     "Listener",
     "LogRecord",
+    "MemoryConfig",
     "MonitorRecord",
     "Monitors",
     "NonFinite",

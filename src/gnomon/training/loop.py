@@ -35,6 +35,7 @@ from gnomon.training.guard import first_non_finite_weight, is_disk_full
 from gnomon.training.interrupts import Interrupts
 from gnomon.training.keeper import Keeper
 from gnomon.training.log import MetricsLog
+from gnomon.training.memory import MemoryConfig, keeping
 from gnomon.training.meter import Meter
 from gnomon.training.objective import LossSums, Objective, ObjectiveConfig
 from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups
@@ -54,6 +55,7 @@ class Trainer:
         run: where checkpoints and metrics go; locked while `fit` runs.
         schedule: learning rate of a step, from 1 (`ScheduleConfig.build`).
         averaging: which mean of the weights is shipped.
+        memory: what a forward pass keeps for the backward pass.
         validate: metrics by name; must hold `training.best_metric`.
         listeners: told of every step, log line, validation and checkpoint.
         monitors: look at the model between the steps; listeners are told what they see.
@@ -72,12 +74,13 @@ class Trainer:
         optimizer: OptimizerConfig,
         schedule: Callable[[int], float],
         averaging: AveragingConfig | None = None,
+        memory: MemoryConfig | None = None,
         validate: Validate | None = None,
         listeners: Sequence[Listener] = (),
         monitors: Monitors | None = None,
     ) -> None:
-        averaging = averaging or AveragingConfig()
-        tables = (training, objective, optimizer, averaging)
+        averaging, memory = averaging or AveragingConfig(), memory or MemoryConfig()
+        tables = (training, objective, optimizer, averaging, memory)
         if problems := [problem for table in tables for problem in table.problems()]:
             raise RecipeError("The recipe cannot be trained: " + "; ".join(problems))
         if training.patience is not None and validate is None:
@@ -95,7 +98,9 @@ class Trainer:
         self.precision = choose_precision(training.precision, self.device)
         task.model.to(self.device)
         self.objective = Objective(objective, pad_id=task.pad_id, class_weights=task.class_weights)
-        self._passes = Passes(task, self.objective, self.precision)
+        self._passes = Passes(
+            task, self.objective, self.precision, keeping(memory, task.model, self.device)
+        )
         self.optimizer = Optimizer(task.model, optimizer)
         self.moving_average: MovingAverage | None = None
         if averaging.kind == "ema":

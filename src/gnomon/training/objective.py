@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+import torch
 from torch import Tensor
 
+from gnomon.model import Projection
 from gnomon.training.cross_entropy import paired_cross_entropy, smoothed_cross_entropy
+from gnomon.training.projected_loss import projected_loss
 
-# (inputs [B, T], keep [B, T]) → logits [M, V] at the kept positions, in row order. Where the
-# objective makes several passes they come as more rows: [num_passes · B, T], pass after pass.
-Predict = Callable[[Tensor, Tensor], Tensor]
+# (inputs [B, T], keep [B, T]) → logits [M, V] at the kept positions, in row order, or what they are
+# the product of. Where the objective makes several passes they come as more rows:
+# [num_passes · B, T], pass after pass.
+Outputs = Callable[[Tensor, Tensor], Tensor | Projection]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,35 +87,45 @@ class Objective:
         return int((target[:, 1:] != self.pad_id).sum())
 
     def __call__(
-        self, target: Tensor, predict: Predict, *, count_correct: bool = False
+        self, target: Tensor, outputs: Outputs, *, count_correct: bool = False
     ) -> LossSums:
         """Loss sums of one micro-batch.
 
         Args:
             target: LongTensor [B, T+1]: BOS, tokens, EOS, padding.
-            predict: the task's teacher-forced logits, see `Task.predict`, of the micro-batch
-                repeated `num_passes` times.
+            outputs: of the task, see `Task.outputs`, of the micro-batch repeated `num_passes`
+                times.
             count_correct: also count top-1 hits (of the first pass), which costs a pass over the
                 logits.
         """
         inputs, labels = target[:, :-1], target[:, 1:]
         keep = labels != self.pad_id
         kept_labels = labels[keep]
+        passes = self.num_passes
+        found = outputs(inputs.repeat(passes, 1), keep.repeat(passes, 1))
+        count = len(kept_labels)
+        rows_loss = partial(self._rows_loss, kept_labels, count_correct)
+        if isinstance(found, Projection):
+            loss, sums = projected_loss(found, count, rows_loss)
+        else:
+            loss, sums = rows_loss(found, slice(0, count))
+        return LossSums(loss, sums[0], count, sums[1].long() if count_correct else None)
+
+    def _rows_loss(
+        self, labels: Tensor, count_correct: bool, logits: Tensor, rows: slice
+    ) -> tuple[Tensor, Tensor]:
+        """Loss of some rows; their nll and, if asked for, how many are right."""
+        labels = labels[rows]
+        smoothing = self.config.label_smoothing
         if self.num_passes == 1:
-            logits = predict(inputs, keep)
             weights = self.class_weights
             if weights is not None:
-                weights = weights.to(logits.device)[kept_labels]
-            loss, nll = smoothed_cross_entropy(
-                logits, kept_labels, self.config.label_smoothing, weights
-            )
+                weights = weights.to(logits.device)[labels]
+            loss, nll = smoothed_cross_entropy(logits, labels, smoothing, weights)
         else:
-            logits = predict(inputs.repeat(2, 1), keep.repeat(2, 1))
-            loss, nll = paired_cross_entropy(
-                logits, kept_labels, self.config.label_smoothing, self.config.r_drop
-            )
-        num_correct = None
+            loss, nll = paired_cross_entropy(logits, labels, smoothing, self.config.r_drop)
+        sums = [nll]
         if count_correct:
-            first_pass = logits.detach()[: len(kept_labels)]
-            num_correct = (first_pass.argmax(dim=-1) == kept_labels).sum()
-        return LossSums(loss, nll, kept_labels.numel(), num_correct)
+            first_pass = logits.detach()[: len(labels)]
+            sums.append((first_pass.argmax(dim=-1) == labels).sum().to(nll.dtype))
+        return loss, torch.stack(sums)

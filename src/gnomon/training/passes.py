@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnomon.training.memory import Keeping
 from gnomon.training.objective import LossSums, Objective
 from gnomon.training.precision import Precision
 from gnomon.training.task import Task
@@ -22,13 +24,14 @@ class Passes:
     task: Task[Any]
     objective: Objective
     precision: Precision
+    keeping: Keeping = nullcontext  # what the forward pass leaves for the backward pass
 
     def __call__(self, batch: Any, num_tokens: int, *, count_correct: bool) -> LossSums:
         """Add the gradient of this micro-batch's part of the mean over all `num_tokens`."""
-        with self.precision.autocast():
+        with self.keeping(), self.precision.autocast():
             sums = self.objective(
                 self.task.target(batch),
-                partial(self.task.predict, batch.repeated(self.objective.num_passes)),
+                partial(self.task.outputs, batch.repeated(self.objective.num_passes)),
                 count_correct=count_correct,
             )
         (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]

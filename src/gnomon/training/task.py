@@ -9,6 +9,8 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from gnomon.model import Projection
+
 
 class Batch(Protocol):
     """Tensors of one micro-batch that can move to a device together."""
@@ -75,6 +77,13 @@ class Task(Protocol[BatchT]):
             batch: the micro-batch (for whatever `inputs` are conditioned on).
             inputs: [B, T] target ids shifted right.
             keep: [B, T] boolean, True where there is a token to predict.
+        """
+        ...
+
+    def outputs(self, batch: BatchT, inputs: Tensor, keep: Tensor) -> Tensor | Projection:
+        """What the loss is taken of: the logits of `predict`, or what they are the product of.
+
+        Then the loss makes them some rows at a time.
         """
         ...
 
