@@ -63,3 +63,22 @@ def test_export_is_read_back(place: Path) -> None:
     assert b"read back and equal" in done.stderr
     before, after = (place / name / "config.json" for name in ("theirs", "back"))
     assert json.loads(before.read_text()) == json.loads(after.read_text())
+
+
+def test_a_classifier_and_what_is_below_it(place: Path) -> None:
+    save("distilbert_texts", place / "labelled", labels={0: "good", 1: "bad"})
+    done = run_command("import", "labelled", "classifier", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert b"task classification" in done.stderr
+    done = run_command("classify", "classifier", cwd=place, text=b"w1 w2\nw3\n")
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.decode().split()) <= {"good", "bad"}
+    assert len(done.stdout.splitlines()) == 2
+    done = run_command("import", "labelled", "below", "--no-head", cwd=place)
+    assert b"task encoder" in done.stderr
+    done = run_command("import", "labelled", "two", "--pairs", cwd=place)
+    assert done.returncode == 0, done.stderr
+    done = run_command("classify", "two", cwd=place, text=b"w1 w2\tw3\n")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+    done = run_command("import", "theirs", "no", "--pairs", cwd=place)
+    assert (done.returncode, b"taken in as a classifier" in done.stderr) == (2, True)

@@ -400,3 +400,53 @@ def test_one_that_was_fine_tuned(tmp_path: Path) -> None:
     back = auto.from_pretrained(tmp_path / "out").eval()
     assert type(back).__name__ == "DistilBertForSequenceClassification"
     compare(gnomon.load(done.run), back)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "multi", "words"])
+def test_every_kind_that_was_fine_tuned(kind: str, tmp_path: Path) -> None:
+    """With low-rank additions; transformers' own pipeline says the same."""
+    import transformers
+
+    rows: list[dict[str, Any]] = [{"text": f"w{n % 30} w{n % 7}", "label": "a"} for n in range(60)]
+    for number, row in enumerate(rows):
+        some = ["a"] if number % 2 else ["a", "b"]
+        row |= {"pair": f"w{number % 5}", "label": "ab"[number % 2]} if kind == "pairs" else {}
+        row |= {"label": some} if kind == "multi" else {}
+        row |= {"label": ["a", "b"]} if kind == "words" else {}
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = ["data.pair=pair"] if kind == "pairs" else [f"data.labels_are={kind}"]
+    if kind != "words":
+        settings += ["classifier.pooling=first", "classifier.dense=true"]
+    settings += ["lora.rank=2", "data.max_length=20"]
+    settings += ["training.max_steps=3", "training.validate_every=3"]
+    save("bert_masked", tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "base")
+    done = api.train(
+        "finetune",
+        data=data,
+        start_from=tmp_path / "base",
+        overrides=settings,
+        run=tmp_path / "run",
+        check=False,
+    )
+    api.export_model(done.run, tmp_path / "out")
+    ours = gnomon.load(done.run)
+    task = f"{'token' if kind == 'words' else 'text'}-classification"
+    there = transformers.pipeline(task, model=str(tmp_path / "out"))  # type: ignore[call-overload]
+    compare(ours, there.model, PAIRS if kind == "pairs" else None)
+    if kind == "pairs":
+        said = [there({"text": TEXTS[0], "text_pair": PAIRS[0]})]
+    else:
+        said = there(TEXTS[0])
+    (found,) = ours.classify(TEXTS[:1], PAIRS[:1] if kind == "pairs" else None)
+    if kind == "words":
+        assert tuple(each["entity"] for each in said) == found.labels
+    else:
+        best = max(found.probabilities or ())
+        assert said[0]["score"] == pytest.approx(best, abs=1e-5)
+        assert said[0]["label"] == ours.labels[(found.probabilities or ()).index(best)]
+    import_model(tmp_path / "out", tmp_path / "again")
+    again = load_classifier(tmp_path / "again")
+    assert (again.kind, again.takes_pairs) == (ours.kind, ours.takes_pairs)
+    assert again.label_counts == ours.label_counts
