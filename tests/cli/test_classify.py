@@ -69,6 +69,7 @@ def test_evaluate_shows_scores_labels_and_a_picture(folder: Path) -> None:
     assert code == 0, errors
     assert output.startswith("accuracy\t")
     assert "# by label" in output
+    assert "# beside: model\taccuracy" in output
     assert "# rows: what it is" in output
     assert (folder / "c.svg").read_text().lstrip().startswith("<?xml")
     code, output, _ = gnomon(
@@ -104,6 +105,9 @@ def test_columns_by_number(folder: Path) -> None:
     ("arguments", "message"),
     [
         (["evaluate", "run", "--beam", "3"], "a classifier beside --beam"),
+        (["evaluate", "run", "--metrics", "bleu"], "metrics are among accuracy"),
+        (["evaluate", "run", "--text", "body"], "no --data beside --text"),
+        (["score", "run"], "gnomon classify run"),
         (["evaluate", "run", "--data", "train.csv", "--label", "nothing"], "no column nothing"),
         (["translate", "run"], "gnomon classify run"),
         (["classify", "run", "--threshold", "0.5"], "threshold"),
@@ -118,3 +122,24 @@ def test_mistakes_are_told(folder: Path, arguments: list[str], message: str) -> 
     assert code == 2
     assert message in " ".join(errors.split())
     assert "Traceback" not in errors
+
+
+def test_labels_with_commas_are_told_apart_in_json(folder: Path) -> None:
+    rows = [
+        {"text": f"{word} {number}", "label": [label]}
+        for number in range(20)
+        for word, label in (("good", "nice, cheap"), ("bad", "dear"))
+    ]
+    (folder / "commas.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, _, errors = gnomon(
+        *("train", "classifier", "--data", "commas.jsonl", "--run", "commas", *SMALL),
+        *("--set=data.labels_are=multi", "--set=training.max_steps=2"),
+        cwd=folder,
+    )
+    assert code == 0, errors
+    code, output, errors = gnomon("classify", "commas", cwd=folder, text=b"good\n")
+    assert (code, output) == (2, "")
+    assert "nice, cheap" in errors and "--json" in errors
+    code, output, _ = gnomon("classify", "commas", "--json", cwd=folder, text=b"good\n")
+    assert code == 0
+    assert set(json.loads(output)["probabilities"]) == {"nice, cheap", "dear"}

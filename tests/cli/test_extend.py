@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "both": ({"method": "linear", "factor": 2.0, "length": 99}, "Either"),
     "not_further": ({"method": "yarn", "length": 9, "trained_length": 9}, "reach further"),
     "without_effect": ({"method": "ntk", "factor": 2.0, "theta": 3.0}, "theta"),
+    "zero": ({"method": "ntk", "factor": 0.0}, "positive numbers"),
+    "negative": ({"method": "yarn", "length": 99, "trained_length": -9}, "positive numbers"),
+    "not_a_number": ({"method": "ntk", "factor": math.nan}, "positive numbers"),
     "other_method": ({"method": "longrope"}, "A method is one of"),
     "another_kind": ({"method": "resize", "length": 99}, "learned positions"),
     "again": ({"method": "rope"}, "rotary already"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,6 +115,34 @@ def test_options_without_effect_are_refused(run: Path) -> None:
     assert "chat template" in found.stderr
 
 
+def test_whatever_ends_a_line_is_written_so_that_it_does_not() -> None:
+    from gnomon.cli.generate import _escaped, _unescaped
+
+    text = "a\\b\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029 \\n"
+    assert _escaped(text).splitlines() == [_escaped(text)]
+    assert _unescaped(_escaped(text)) == text
+    assert _unescaped(r"\t \xzz \q") == "\t \\xzz \\q"
+
+
+def test_a_slip_of_the_pen_in_a_folder_is_told(run: Path, tmp_path: Path) -> None:
+    folder = next((run / "checkpoints").glob("step-*"))
+    written = json.loads((folder / "config.json").read_text())
+    layers = {**written["model"], "num_decoder_layers": 1_000_000}
+    for changes, message in (
+        ({"contxt": 5}, "contxt"),
+        ({"model": layers}, "1,000,000, but"),
+        ({"generation": [1]}, "generation [1]"),
+    ):
+        copied = tmp_path / message[:6]
+        shutil.copytree(folder, copied)
+        (copied / "config.json").write_text(json.dumps(written | changes))
+        assert message in gnomon("score", str(copied), stdin="a\n", code=2).stderr
+    copied = tmp_path / "deep"
+    shutil.copytree(folder, copied)
+    (copied / "config.json").write_text("[" * 100_000)
+    assert "cannot be read" in gnomon("score", str(copied), stdin="a\n", code=2).stderr
+
+
 def test_score(run: Path, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("aa\nag\n")
     lines = gnomon("score", str(run), "--data", str(tmp_path / "lines.txt")).stdout.splitlines()
@@ -185,6 +214,8 @@ def test_needles_are_asked_for_at_each_length_and_distance(run: Path, tmp_path: 
     assert picture.stat().st_size > 1000
     report = json.loads(gnomon("needle", str(run), *asked[:-2], "--json").stdout)
     assert [(row["length"], row["distance"]) for row in report["rows"]] == cells
+    usual = gnomon("needle", str(run), "--documents", "1").stdout.splitlines()[1:]
+    assert {line.split("\t")[0] for line in usual} == {"128"}  # in 64 no document fits
     other = json.loads(gnomon("needle", str(run), *asked[:-2], "--seed", "2", "--json").stdout)
     assert other["rows"][0]["gain"] != report["rows"][0]["gain"]
 

@@ -56,6 +56,11 @@ def copy(folder: Path, to: Path, **changes: Any) -> Path:
         ),
         ("bert_masked", {"num_hidden_layers": 3}, "encoder.layer.2"),
         ("bert_masked", {"hidden_size": 32}, "expected"),
+        ("bert_masked", {"num_hidden_layers": 1_000_000}, "1,000,000, but"),
+        ("bert_masked", {"num_hidden_layers": None}, "None"),
+        ("bert_masked", {"pad_token_id": 1.5}, "pad_id"),
+        ("t5", {"forced_bos_token_id": 10**9}, "forced_bos_token_id = 1000000000"),
+        ("t5", {"num_beams": -2}, "beam must be at least 1"),
         ("bert_masked", {"num_attention_heads": "4"}, "'4'|4"),
         (
             "llama",
@@ -262,8 +267,87 @@ def test_a_damaged_file_of_weights(saved: dict[str, Path], tmp_path: Path, cut: 
         open_weights(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [b"3", b"[]", b'{"a": 1}', b"[" * 50_000, b'{"a": {"dtype": "F32", "shape": [-1, -1]}}'],
+)
+def test_a_header_of_another_kind(tmp_path: Path, header: bytes) -> None:
+    content = len(header).to_bytes(8, "little") + header + bytes(4)
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelError, match="cannot be read"):
+        open_weights(tmp_path)
+
+
+_POOLED = [{"type": "s.Transformer", "path": ""}, {"type": "s.Pooling", "path": "1_Pooling"}]
+_SENTENCES = {
+    "modules.json": json.dumps(_POOLED).encode(),
+    "1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("bert_masked", {"config.json": b"[" * 100_000}),
+        ("bert_masked", {"config.json": b"[]"}),
+        ("bert_masked", {"tokenizer_config.json": b"[]"}),
+        ("llama", {"chat_template.jinja": b"\xff"}),
+        ("llama", {"generation_config.json": b"[1]"}),
+        ("llama", {"generation_config.json": b'{"do_sample": true, "temperature": "hot"}'}),
+        ("bert_masked", {**_SENTENCES, "1_Pooling/config.json": b"[]"}),
+        ("bert_masked", {**_SENTENCES, "sentence_bert_config.json": b"[]"}),
+        ("bert_masked", {**_SENTENCES, "sentence_bert_config.json": b'{"max_seq_length": "x"}'}),
+        ("bert_masked", {**_SENTENCES, "config_sentence_transformers.json": b"[]"}),
+        ("bert_masked", {"tokenizer.json": None, "vocab.txt": b"[PAD]\n\xe9\n"}),
+        (
+            "bert_masked",
+            {
+                "tokenizer.json": None,
+                "vocab.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n",
+                "tokenizer_config.json": b'{"strip_accents": "yes"}',
+            },
+        ),
+        (
+            "llama",
+            {
+                "model.safetensors": None,
+                "model.safetensors.index.json": b'{"weight_map": {"a": 3}}',
+            },
+        ),
+    ],
+)
+def test_files_of_another_kind(
+    name: str, files: dict[str, bytes | None], saved: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copy(saved[name], tmp_path / "theirs")
+    for file, content in files.items():
+        if content is None:
+            (folder / file).unlink()
+            continue
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_bytes(content)
+    with pytest.raises(ModelError):
+        import_model(folder, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_weights_in_whole_numbers_are_quantised(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = copy(saved["bert_masked"], tmp_path / "theirs")
+    tensors = load_file(folder / "model.safetensors")
+    small = {name: tensor.to(torch.int8) for name, tensor in tensors.items()}
+    save_file(small, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"of type torch\.int8"):
+        import_model(folder, tmp_path / "ours")
+
+
 def test_folders_that_are_none(tmp_path: Path) -> None:
-    for name in (str(tmp_path / "absent"), str(tmp_path), "pkg:no_such_package_here"):
+    for name in (
+        str(tmp_path / "absent"),
+        str(tmp_path),
+        "pkg:no_such_package_here",
+        "pkg:__main__",
+        "pkg:",
+    ):
         with pytest.raises(ModelError):
             import_model(name, tmp_path / "ours")
 
@@ -271,6 +355,14 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
 def test_a_model_of_ours_that_no_architecture_has(tmp_path: Path) -> None:
     save_model(Transformer(TransformerConfig(vocab_size=30, d_model=16)), tmp_path / "ours")
     with pytest.raises(ModelError, match=r"the nearest, marian, .*position\.layout"):
+        export_model(tmp_path / "ours", tmp_path / "back")
+
+
+def test_what_lies_between_two_architectures_is_refused(tmp_path: Path) -> None:
+    # gpt2 has no sinusoids, llama a gate.
+    family = {"family": "decoder", "norm.placement": "pre"}
+    save_model(Transformer(changed(BASE, family)), tmp_path / "ours")
+    with pytest.raises(ModelError, match=r"the nearest, .*, has not"):
         export_model(tmp_path / "ours", tmp_path / "back")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,8 @@ def test_folders_that_do_not_fit_are_refused(trained: Path, tmp_path: Path) -> N
         (
             ("labels", ["a"], "do not fit"),
             ("labels_are", "some", "damaged"),
+            ("threshold", math.nan, "damaged"),
+            ("a_key", 1, "does not know"),
             ("labels", ["a", "a"], "each once"),
             ("max_length", "long", "damaged"),
             ("label_counts", [1], "1 label_counts for 2 labels"),

@@ -326,6 +326,8 @@ def test_the_end_of_the_context_is_told_or_slid_over(learned: LanguageModel) -> 
     long = " ".join(WORDS * 5)
     with pytest.raises(DataError, match="positions reach"):
         learned.generate([long])
+    with pytest.raises(DataError, match="prompt 258"):
+        learned.generate(["one", long], first=256)
     assert learned.generate([long], slide=True, max_tokens=3)[0].num_tokens <= 3
 
 
@@ -361,6 +363,8 @@ def test_slips_are_told(model: LanguageModel, tmp_path: Path) -> None:
         model.generate(["one"], stop=[""])
     with pytest.raises(RecipeError, match="max_tokens"):
         model.generate(["one"], max_tokens=0)
+    with pytest.raises(RecipeError, match="between 1 and 100,000"):
+        model.generate(["one"], max_tokens=10**11)
     with pytest.raises(RecipeError, match="stream"):
         model.stream("one", beam=2)
     with pytest.raises(DataError, match="chat template"):

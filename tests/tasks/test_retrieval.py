@@ -119,6 +119,7 @@ def test_a_model_that_looks_finds_and_one_that_sees_less_does_not(vocabulary: Vo
 
 def test_what_cannot_be_made_is_refused(vocabulary: Vocabulary) -> None:
     stack = stack_of(vocabulary)
+    assert stack.distances(stack.needed)
     with pytest.raises(RecipeError, match="must fit"):
         stack.distances(8)
     with pytest.raises(RecipeError, match="pairs"):

@@ -51,7 +51,7 @@ def test_held_out_text_that_is_trained_on_is_told(tmp_path: Path) -> None:
     train = write(tmp_path, "text\tlabel\na\t0\nb\t1\n")
     test = write(tmp_path, "text\tlabel\nnew\t0\nA \t1\n", "test.tsv")
     splits = open_labelled(LabelledDataConfig(train=train, test=test, holdout=0))
-    assert splits.seen_before == {"test": [2]}
+    assert splits.seen_before == {"test": [3]}
 
 
 def test_several_labels_and_pairs(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_label_for_each_word(tmp_path: Path) -> None:
         ("text\tlabel\na\t\n", {}, r"every text needs a label\n.*line 2, field label"),
         ("text\tlabel\na\tx\nb\tx\n", {}, "2 different labels"),
         ("text\tlabel\na b\tx\n", {"labels_are": "words"}, "2 words, 1 labels"),
-        ("text\tlabel\na\tx\n", {"labels": ("p", "q")}, r"row 1: 'x'; known: 'p', 'q'"),
+        ("text\tlabel\na\tx\n", {"labels": ("p", "q")}, r"row 2: 'x'; known: 'p', 'q'"),
         ("text\tlabel\n", {}, "must hold some"),
         ("a\tb\n", {}, "no column text"),
     ],
@@ -94,6 +94,21 @@ def test_faults_are_named(
     config = LabelledDataConfig(train=write(tmp_path, text), **options)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=message):
         open_labelled(config)
+
+
+@pytest.mark.parametrize("label", ["a\nb", "a\tb", "a\u2028b"])
+def test_a_label_is_one_line_and_one_column(tmp_path: Path, label: str) -> None:
+    path = write(tmp_path, f'text,label\nx,"{label}"\n', "a.csv")
+    with pytest.raises(DataError, match="one line without TABs"):
+        read_labelled(LabelledDataConfig(), "train", path)
+    assert "one line" in LabelledDataConfig(labels=(label, "b")).problems()[0]
+
+
+def test_labels_of_more_digits_than_python_reads_are_labels(tmp_path: Path) -> None:
+    many = "1" * 5000
+    path = write(tmp_path, f"text\tlabel\na\t{many}\nb\t10\nc\t9\nd\tx\n")
+    labels = open_labelled(LabelledDataConfig(train=path, holdout=0)).labels
+    assert labels == ("9", "10", many, "x")
 
 
 def test_json_labels_are_texts_or_whole_numbers(tmp_path: Path) -> None:
@@ -108,7 +123,7 @@ def test_json_labels_are_texts_or_whole_numbers(tmp_path: Path) -> None:
 def test_unknown_labels_of_held_out_text_are_named(tmp_path: Path) -> None:
     train = write(tmp_path, "text\tlabel\na\t0\nb\t1\n")
     valid = write(tmp_path, "text\tlabel\na\t0\nb\t2\n", "v.tsv")
-    with pytest.raises(DataError, match=r"v\.tsv, row 2: '2'"):
+    with pytest.raises(DataError, match=r"v\.tsv, row 3: '2'"):
         open_labelled(LabelledDataConfig(train=train, valid=valid))
 
 
@@ -171,6 +186,7 @@ def test_parquet(tmp_path: Path) -> None:
         ({"text": ["a", "b"], "label": ["x", None]}, "row 2, field label: None"),
         ({"text": ["a", None], "label": ["x", "y"]}, "row 2, field text: null"),
         ({"text": ["a", "b"], "label": [0.5, 1.0]}, "row 1, field label: 0.5"),
+        ({"text": ["a", "b"], "label": [b"x", b"y"]}, "row 1, field label: b'x'"),
         ({"text": ["a", "b"], "labels": ["x", "y"]}, "columns text, labels"),
         ({"text": ["a", "b"], "label": ["x", " "]}, "row 2, field label: none"),
     ],

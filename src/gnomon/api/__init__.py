@@ -10,7 +10,7 @@ from gnomon.api.evaluate_labels import evaluate_classifier
 from gnomon.api.evaluate_language import evaluate_language_model
 from gnomon.api.exchange import embed_lines, export_model, import_model
 from gnomon.api.extend import Extension, extend
-from gnomon.api.load import VERBS, is_of, load, load_for, model_folder, task_of
+from gnomon.api.load import VERBS, check_task, is_of, load, load_for, model_folder, task_of
 from gnomon.api.needle import find_needles, write_needles
 from gnomon.api.pairs import given_pairs
 from gnomon.api.runs import RunComparison, RunScores, RunSummary, compare_runs, list_runs, scores_of
@@ -28,6 +28,7 @@ __all__ = [
     "average",
     "backtranslate",
     "check_curve",
+    "check_task",
     "compare_runs",
     "dry_run",
     "embed_lines",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -133,7 +134,7 @@ def extend(
     return Extension(destination, changes, _settings(config, operated.config), method == "rope")
 
 
-def _refuse_unread(method: str, given: Mapping[str, object]) -> None:
+def _refuse_unread(method: str, given: Mapping[str, Any]) -> None:
     if method not in get_args(Method):
         raise ModelError(
             f"A method is one of {', '.join(get_args(Method))}.", seen=method, mend="name one."
@@ -146,12 +147,22 @@ def _refuse_unread(method: str, given: Mapping[str, object]) -> None:
             seen=" and ".join(unread),
             mend="leave out what has no effect.",
         )
+    if odd := [name for name, value in given.items() if not _is_positive(value)]:
+        raise ModelError(
+            "Lengths, factors and theta are positive numbers.",
+            seen=", ".join(f"{name} {given[name]}" for name in odd),
+            mend="give others, or leave them out.",
+        )
     if given["length"] is not None and given["factor"] is not None:
         raise ModelError(
             "Either the length that the model should reach is given or a factor.",
             seen=f"length {given['length']} and factor {given['factor']}",
             mend="leave out one of them.",
         )
+
+
+def _is_positive(value: Any) -> bool:
+    return value is None or (math.isfinite(value) and value > 0)
 
 
 def _trained_length(written: dict[str, Any], config: TransformerConfig) -> int | None:

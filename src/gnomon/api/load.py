@@ -83,6 +83,12 @@ def load_for(task: str, path: str | Path, *, checkpoint: str = "best", **options
     Raises:
         ModelError: the model is of another task, naming the verb that uses it.
     """
+    check_task(task, path, checkpoint=checkpoint)
+    return load(path, checkpoint=checkpoint, **options)
+
+
+def check_task(task: str, path: str | Path, *, checkpoint: str = "best") -> None:
+    """Raise `ModelError` for a model of another task, naming the verb that uses it."""
     found = task_of(model_folder(path, checkpoint))
     if found != task:
         raise ModelError(
@@ -90,7 +96,6 @@ def load_for(task: str, path: str | Path, *, checkpoint: str = "best", **options
             seen=f"{path}: {found}",
             mend=f"gnomon {VERBS[found]} {path}",
         )
-    return load(path, checkpoint=checkpoint, **options)
 
 
 def is_of(path: str | Path, task: str, checkpoint: str = "best") -> bool:

@@ -52,17 +52,13 @@ def find_needles(
     folder = model_folder(model, checkpoint)
     found: LanguageModel = load_for("language_model", folder, device=device)
     trained = found.context or UNKNOWN_CONTEXT
-    lengths = list(lengths) or [
-        length
-        for length in (trained // 2, trained, 2 * trained, 4 * trained, 8 * trained)
-        if found.reach is None or length <= found.reach
-    ]
     if num_documents < 1:
         raise RecipeError("there must be documents to ask of", seen=num_documents)
     for length in lengths:
         in_view(found, length)
     filler = FILLER if data is None else _words_of(data)
     stack = Haystack(found, filler, num_pairs=num_pairs)
+    lengths = list(lengths) or _usual_lengths(trained, found.reach, stack.needed)
     cells = [(length, distance) for length in lengths for distance in stack.distances(length)]
     done = progress("asking", len(cells) * num_documents)
     rows = []
@@ -80,6 +76,13 @@ def find_needles(
         "trained_with": found.context,
     }
     return RetrievalReport(rows, about)
+
+
+def _usual_lengths(trained: int, reach: int | None, needed: int) -> list[int]:
+    """From half of what was in view in training to eight times that, where documents fit."""
+    usual = (trained // 2, trained, 2 * trained, 4 * trained, 8 * trained)
+    found = [length for length in usual if needed <= length and (reach is None or length <= reach)]
+    return found or [needed if reach is None else min(needed, reach)]
 
 
 def write_needles(

@@ -45,6 +45,8 @@ def classify(
     classifier: Classifier = api.load_for(
         "classification", model, checkpoint=checkpoint, device=device
     )
+    if not json_:
+        _check_separable(classifier)
     warnings = LineWarnings(KINDS, always=("cut",))
     with line_flow(
         input_, output, size=CHUNK, doing="classifying", progress=progress, warnings=warnings
@@ -77,6 +79,20 @@ def _columns(
                 seen=f"line {number}: {len(row) - 1} TABs",
             )
     return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def _check_separable(classifier: Classifier) -> None:
+    """Labels of a text with commas between them can be told apart."""
+    from gnomon.errors import ModelError
+
+    if classifier.kind != "multi":
+        return
+    if odd := [label for label in classifier.labels if "," in label]:
+        raise ModelError(
+            "labels with commas between them must not hold commas themselves",
+            seen=f"the label {odd[0]!r}",
+            mend="give --json, where labels are a list",
+        )
 
 
 def _as_line(classifier: Classifier, result: Classification) -> str:

@@ -178,6 +178,9 @@ def evaluate(
             of_translators | for_language,
             "labels are judged otherwise than translations",
         )
+        if data is None:
+            columns = {"--text": text, "--pair": pair, "--label": label}
+            options.refuse_beside("no --data", columns, "columns are those of --data")
         from gnomon.cli.evaluate_labels import evaluate_labels
 
         evaluate_labels(

@@ -168,13 +168,21 @@ def _as_json(result: Continuation) -> str:
     return json.dumps(asdict(result), ensure_ascii=False)
 
 
+# How what ends a line, by some program's rule, is written on one line.
+_ESCAPES: dict[str, str | int | None] = {"\\": r"\\", "\n": r"\n", "\r": r"\r"} | {
+    char: char.encode("unicode_escape").decode() for char in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+}
+_READ = {str(escape)[1:]: char for char, escape in _ESCAPES.items()} | {"t": "\t"}
+
+
 def _escaped(text: str) -> str:
-    """On one line: a line break as \\n, a carriage return as \\r, a backslash doubled."""
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    """On one line, by any program's rule: a line break as \\n, a backslash doubled …"""
+    return text.translate(str.maketrans(_ESCAPES))
 
 
 def _unescaped(text: str) -> str:
     import re
 
-    known = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
-    return re.sub(r"\\(.)", lambda match: known.get(match[1], match[0]), text)
+    return re.sub(
+        r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|.)", lambda match: _READ.get(match[1], match[0]), text
+    )

@@ -60,7 +60,7 @@ def print_report(report: AnyReport, sheets: Sequence[Sheet]) -> None:
         ends = ("", "") if score.interval is None else map("{:.4f}".format, score.interval)
         row = [score.name, f"{score.value:.4f}", score.signature, *ends, score.details]
         print_line("\t".join(row))
-    if isinstance(report, LanguageReport) and report.baselines:
+    if report.baselines:
         _beside(report).print()
     print_sheets(sheets)
 
@@ -84,13 +84,13 @@ def tell(report: AnyReport, text: str, sheets: Sequence[Sheet]) -> None:
         say(f"report: {stored}")
 
 
-def _beside(report: LanguageReport) -> Sheet:
-    """What other models, or n-grams, lose on the same text."""
+def _beside(report: AnyReport) -> Sheet:
+    """What other models, n-grams or the most frequent label reach on the same text."""
     return Sheet(
         "beside",
         ["model", *(score.name for score in report.scores)],
         [
-            [name, *(f"{score.value:.4f}" for score in scores)]
+            [name, *(_value(score.name, scores, digits=4) for score in report.scores)]
             for name, scores in report.baselines.items()
         ],
     )
@@ -250,8 +250,8 @@ def interval_text(bounds: tuple[float, float] | None) -> str:
     return "–" if bounds is None else f"{bounds[0]:.2f} to {bounds[1]:.2f}"
 
 
-def _value(name: str, scores: list[Score]) -> str:
-    return next((f"{score.value:.2f}" for score in scores if score.name == name), "–")
+def _value(name: str, scores: list[Score], digits: int = 2) -> str:
+    return next((f"{score.value:.{digits}f}" for score in scores if score.name == name), "–")
 
 
 def _shown(text: str, *, as_markup: bool = True) -> str:

@@ -74,6 +74,7 @@ def score(
             progress=progress,
         )
         return
+    api.check_task("translation", model, checkpoint=checkpoint)
     fields = {"source_field": source_field, "target_field": target_field}
     corpus = api.given_pairs(src, ref, data, model=model, checkpoint=checkpoint, **fields)
     translator = api.load_for("translation", model, checkpoint=checkpoint, device=device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -42,6 +42,9 @@ class ClassificationConfig:
         found = []
         if not self.metrics:
             found.append("metrics must name at least one of accuracy, macro_f1, micro_f1")
+        if unknown := sorted(set(self.metrics) - set(get_args(LabelMetric))):
+            known = ", ".join(get_args(LabelMetric))
+            found.append(f"metrics are among {known}, not {', '.join(unknown)}")
         if len(set(self.metrics)) < len(self.metrics):
             found.append(f"metrics must not repeat: {', '.join(self.metrics)}")
         if not 0 < self.threshold < 1:

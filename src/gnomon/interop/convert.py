@@ -16,7 +16,8 @@ from gnomon.interop.keys import Keys
 from gnomon.interop.label_heads import Labelling, head_named, read_labelling
 from gnomon.interop.parts import Part, Parts
 from gnomon.interop.stream import SafetensorsFile, Shape, TensorSource, writing
-from gnomon.model import TransformerConfig
+from gnomon.model import Transformer, TransformerConfig
+from gnomon.model.io import without_weights
 from gnomon.model.positions import sinusoids
 
 
@@ -73,7 +74,8 @@ def plan(
     keys.finish()
     if problems:
         raise ModelError(f"{keys.place} describes no model", seen="; ".join(problems))
-    parts = parts_of(architecture, config, "" if base_only else prefix, labelling)
+    model = without_weights(config, len(shapes), keys.place)
+    parts = parts_of(architecture, config, "" if base_only else prefix, labelling, model)
     used = {name for part in parts for name in part.theirs}
     _refuse_misfits(parts, shapes, keys.place)
     stripped = len(prefix) if base_only else 0
@@ -107,9 +109,10 @@ def parts_of(
     config: TransformerConfig,
     prefix: str,
     labelling: Labelling | None = None,
+    model: Transformer | None = None,
 ) -> Sequence[Part]:
-    """Which foreign tensors make up which of ours."""
-    to = Parts(config, prefix)
+    """Which foreign tensors make up which of ours; `model` is ours, where it is there already."""
+    to = Parts(config, prefix, model)
     architecture.parts(to)
     found = to.complete()
     if labelling is None:
@@ -127,8 +130,11 @@ def _refuse_misfits(parts: Sequence[Part], shapes: Mapping[str, Shape], place: s
                 wrong.append(f"{name}: missing, {size} expected")
             elif shapes[name].size != size:
                 wrong.append(f"{name}: {shapes[name].size}, {size} expected")
-        if len(dtypes := {shapes[name].dtype for name in part.theirs if name in shapes}) > 1:
+        dtypes = {shapes[name].dtype for name in part.theirs if name in shapes}
+        if len(dtypes) > 1:
             wrong.append(f"{', '.join(part.theirs)}: of several types {sorted(map(str, dtypes))}")
+        elif not all(dtype.is_floating_point for dtype in dtypes):
+            wrong.append(f"{', '.join(part.theirs)}: of type {dtypes.pop()}, a real one expected")
     if wrong:
         raise ModelError(
             f"the weights must be those that {place} describes",

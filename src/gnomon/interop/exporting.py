@@ -22,7 +22,13 @@ from gnomon.interop.registry import architecture_of
 from gnomon.interop.sentence import read_json, write_sentence_encoder
 from gnomon.interop.stream import SafetensorsFile
 from gnomon.model import TransformerConfig, read_config
-from gnomon.model.io import CONFIG_FILE, WEIGHTS_FILE, read_table
+from gnomon.model.io import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    count_tensors,
+    read_table,
+    without_weights,
+)
 from gnomon.tasks.classifier_folder import TASK as CLASSIFICATION
 from gnomon.tasks.classifier_folder import (
     ClassifierSettings,
@@ -79,6 +85,7 @@ def export_model(folder: str | Path, out: str | Path) -> Exported:
         if settings.lora.rank:
             return _export_merged(folder, out)
     config = ntk_as_theta(read_config(folder))
+    without_weights(config, count_tensors(folder / WEIGHTS_FILE), folder / CONFIG_FILE)
     origin = folder / ORIGIN
     layout = read_json(origin / LAYOUT_FILE) if (origin / LAYOUT_FILE).is_file() else None
     if layout is None:

@@ -18,17 +18,19 @@ from gnomon.interop.keys import Keys
 from gnomon.interop.label_heads import check_last_token, settings_for
 from gnomon.interop.places import find_folder
 from gnomon.interop.registry import architecture_of
-from gnomon.interop.sentence import read_json, read_sentence_encoder
+from gnomon.interop.sentence import read_object, read_sentence_encoder
 from gnomon.interop.sentencepieces import marian
 from gnomon.interop.stream import open_weights
 from gnomon.interop.vocabulary import Vocabulary
 from gnomon.model import TransformerConfig
-from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, write_config
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_config, write_config
 from gnomon.tasks.classifier_folder import TASK as CLASSIFICATION
 from gnomon.tasks.embedding import EncoderConfig
 from gnomon.tasks.ids import SequenceIds
+from gnomon.tasks.language_folder import check_generation
 from gnomon.tasks.vocabulary_fit import VOCABULARY, check_vocabulary
 from gnomon.text import PretrainedTokenizer, TokenizerPair
+from gnomon.text.vocabulary import Vocabulary as TokenVocabulary
 
 ORIGIN = "huggingface"
 """Folder within a model folder: what the foreign folder held beside its weights."""
@@ -94,9 +96,7 @@ def import_model(
         raise ModelError("a model is taken into a new folder", seen=f"{out} exists")
     folder = find_folder(str(name))
     place = str(folder / CONFIG_FILE)
-    config = read_json(folder / CONFIG_FILE)
-    if not isinstance(config, dict):
-        raise ModelError(f"{place} must hold one object", seen=type(config).__name__)
+    config = read_object(folder / CONFIG_FILE)
     if "format_version" in config and "model" in config:
         raise ModelError("this is a model folder of gnomon already", seen=folder)
     architecture = architecture_of(config.get("model_type"), place)
@@ -117,12 +117,23 @@ def import_model(
         else:
             extra = _classifier(found, keys, folder, pair, pairs=pairs)
         write_config(found.config, new, extra)
+        _check_config(new, place)
         write_ours(found, source, new / WEIGHTS_FILE)
         _write_origin(architecture, found, source, folder, new / ORIGIN)
         number = sum(_size(part.size) for part in found.parts)
         (new / CARD_FILE).write_text(_card(architecture, task, number), encoding="utf-8")
     kept = tuple(found.kept)
     return Imported(out, architecture.model_type, task, number, kept, tuple(notes))
+
+
+def _check_config(new: Path, place: str) -> None:
+    """What was written can be read: values that came through untouched are of their kinds."""
+    try:
+        read_config(new)
+    except ModelError as error:
+        raise ModelError(
+            f"every key of {place} must have a value of its kind", seen=error.seen
+        ) from error
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -164,7 +175,7 @@ def _classifier(
     check_last_token(found.labelling, found.config.pad_id, pair.source.suffix)
     longest = found.config.max_positions()
     path = folder / "tokenizer_config.json"
-    named = read_json(path).get("model_max_length") if path.is_file() else None
+    named = read_object(path).get("model_max_length") if path.is_file() else None
     if isinstance(named, int) and 0 < named < _NO_LENGTH:
         longest = named if longest is None else min(named, longest)
     settings = settings_for(found.labelling, keys, longest)
@@ -189,6 +200,7 @@ def _task(
         way = read_sentence_encoder(folder) or EncoderConfig()
         return {"task": "encoder", "encoder": asdict(way), **known}
     if architecture.task == "language_model":
+        check_generation(generation, TokenVocabulary(pair.source), folder)
         return {"task": "language_model", "generation": generation, **known}
     ids = _ids(pair.source, generation, config)
     return {
@@ -206,7 +218,7 @@ def _task(
 def _generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """What generation does by default: generation_config.json, else config.json."""
     path = folder / "generation_config.json"
-    own = read_json(path) if path.is_file() else {}
+    own = read_object(path) if path.is_file() else {}
     found = {name: own.get(name, config.get(name)) for name in _GENERATION.split()}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -225,21 +237,32 @@ def _ids(
     if start is None and config.position.kind == "relative":
         start = config.pad_id  # T5's code says so, where its config does not
     for name, value in (("eos_token_id", end), ("decoder_start_token_id", start)):
-        if not isinstance(value, int) or not 0 <= value < config.output_vocab_size():
+        if not _is_id(value, config.output_vocab_size()):
             raise ModelError(
                 "a model that translates must name the ids that its output stands between",
                 seen=f"{name} = {value!r}",
                 mend="add it to its generation_config.json or config.json",
             )
+    first = generation.get("forced_bos_token_id")
+    if first is not None and not _is_id(first, config.output_vocab_size()):
+        raise ModelError(
+            "what a translation is to begin with must be an id of its vocabulary",
+            seen=f"forced_bos_token_id = {first!r}",
+            mend="mend it in its generation_config.json or config.json, or set it to null",
+        )
     assert isinstance(end, int) and isinstance(start, int)
     return SequenceIds(
         pad=tokenizer.pad_id if config.pad_id is None else config.pad_id,
         start=start,
         end=end,
-        first=generation.get("forced_bos_token_id"),
+        first=first,
         source_prefix=tokenizer.prefix,
         source_suffix=tokenizer.suffix,
     )
+
+
+def _is_id(value: object, vocab_size: int) -> bool:
+    return type(value) is int and 0 <= value < vocab_size
 
 
 def _search(generation: Mapping[str, Any], notes: list[str]) -> SearchConfig:
@@ -257,13 +280,20 @@ def _search(generation: Mapping[str, Any], notes: list[str]) -> SearchConfig:
         ) from error
     if beam > 1 and power not in (0.0, 1.0):
         notes.append(f"length_penalty = {power:g} has no counterpart: scores are averages")
-    return SearchConfig(
+    search = SearchConfig(
         beam=beam,
         length_penalty="none" if power == 0.0 else "average",
         alpha=0.0,
         no_repeat_ngram=no_repeat,
         repetition_penalty=repetition,
     )
+    if problems := search.problems():
+        raise ModelError(
+            "settings of generation must be in range",
+            seen="; ".join(problems),
+            mend="mend generation_config.json (or config.json, where there is none)",
+        )
+    return search
 
 
 def _write_origin(

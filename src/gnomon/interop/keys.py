@@ -77,7 +77,9 @@ class Keys:
         """A positive whole number."""
         value = self.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ModelError(f"{self.place}: {key} must be a positive whole number", seen=value)
+            raise ModelError(
+                f"{self.place}: {key} must be a positive whole number", seen=repr(value)
+            )
         return value
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:

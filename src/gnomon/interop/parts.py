@@ -50,11 +50,16 @@ class Parts:
     Args:
         config: of our model.
         prefix: in front of the foreign names that have the base model's prefix.
+        model: of that configuration, where it is there already.
     """
 
-    def __init__(self, config: TransformerConfig, prefix: str = "") -> None:
-        with torch.device("meta"):
-            self.model = Transformer(config)
+    def __init__(
+        self, config: TransformerConfig, prefix: str = "", model: Transformer | None = None
+    ) -> None:
+        if model is None:
+            with torch.device("meta"):
+                model = Transformer(config)
+        self.model = model
         self.prefix = prefix
         self.found: list[Part] = []
         self.missing: list[str] = []  # of ours: the architecture has them, this model has not

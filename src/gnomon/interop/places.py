@@ -48,7 +48,12 @@ def find_folder(name: str) -> Path:
 def _in_package(name: str) -> Path:
     package, _, inner = name.partition("/")
     module = package.replace("-", "_")
-    spec = find_spec(module) if module.isidentifier() else None
+    if not module.isidentifier():
+        raise ModelError("a package is named as pkg:PACKAGE", seen=f"{PACKAGE}{name}")
+    try:
+        spec = find_spec(module)
+    except ValueError:  # such as `__main__`, which is loaded and has none
+        spec = None
     roots = list(spec.submodule_search_locations or ()) if spec is not None else []
     if not roots:
         raise ModelError(

@@ -43,11 +43,11 @@ def read_sentence_encoder(folder: Path) -> EncoderConfig | None:
     pooling = _pooling(folder / str(modules[1].get("path")) / "config.json")
     normalise = kinds[2:] == ["Normalize"]
     settings_path = folder / "sentence_bert_config.json"
-    settings = read_json(settings_path) if settings_path.is_file() else {}
+    settings = read_object(settings_path) if settings_path.is_file() else {}
     if settings.get("do_lower_case"):
         raise _refused(settings_path, "do_lower_case = true", "the tokenizer itself must do that")
     prompts_path = folder / "config_sentence_transformers.json"
-    prompts = read_json(prompts_path) if prompts_path.is_file() else {}
+    prompts = read_object(prompts_path) if prompts_path.is_file() else {}
     if prompts.get("default_prompt_name"):
         raise _refused(
             prompts_path,
@@ -55,15 +55,19 @@ def read_sentence_encoder(folder: Path) -> EncoderConfig | None:
             "put the prompt before the texts yourself, and set it to null",
         )
     length = settings.get("max_seq_length")
+    if length is not None and (type(length) is not int or length < 1):
+        raise _refused(
+            settings_path, f"max_seq_length = {length!r}", "it is a positive whole number, or null"
+        )
     return EncoderConfig(
         pooling=pooling,
         normalise=normalise,
-        max_length=length if isinstance(length, int) and length > 0 else None,
+        max_length=length,
     )
 
 
 def _pooling(path: Path) -> Pooling:
-    keys = Keys(read_json(path), str(path))
+    keys = Keys(read_object(path), str(path))
     keys.silent("word_embedding_dimension", "embedding_dimension", "include_prompt")
     keys.only("include_prompt", True)
     named = keys.get("pooling_mode", None)
@@ -118,8 +122,16 @@ def read_json(path: Path) -> Any:
     """A JSON file; raises `ModelError` where it is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read", seen=error) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file of keys and values; raises `ModelError` where it is none."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise ModelError(f"{path} must hold one object", seen=type(found).__name__)
+    return found
 
 
 def _refused(path: Path, seen: object, mend: str) -> ModelError:

@@ -71,7 +71,7 @@ class SafetensorsFile:
         try:
             with path.open("rb") as file:
                 self._index(file, path.stat().st_size)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._damaged(error) from error
 
     def _index(self, file: BinaryIO, size: int) -> None:
@@ -79,6 +79,8 @@ class SafetensorsFile:
         if length > min(_LONGEST_HEADER, size - 8):
             raise ValueError("its header is longer than the file")
         header: dict[str, Any] = json.loads(file.read(length))
+        if not isinstance(header, dict) or not all(isinstance(v, dict) for v in header.values()):
+            raise ValueError("its header is no table of tensors")
         header.pop("__metadata__", None)
         for name, about in header.items():
             if about["dtype"] not in _DTYPES:
@@ -88,6 +90,8 @@ class SafetensorsFile:
                     mend="take the checkpoint that is not quantised",
                 )
             shape = Shape(_DTYPES[about["dtype"]], tuple(map(int, about["shape"])))
+            if any(length < 0 for length in shape.size):
+                raise ValueError(f"{name} has a negative size")
             start, end = about["data_offsets"]
             if not 0 <= start <= end <= size - 8 - length or end - start != shape.num_bytes:
                 raise ValueError(f"{name} lies outside the file")
@@ -200,8 +204,9 @@ def open_weights(folder: Path) -> TensorSource:
 
 def _shards(index: Path) -> list[Path]:
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        names = sorted(set(map(str, named)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index} is damaged", seen=error, mend="load it anew") from error
     for name in names:
         if Path(name).name != name:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from gnomon.errors import ModelError
+from gnomon.interop.sentence import read_object
 from gnomon.text.pretrained import PretrainedTokenizer, TokenizerRoles
 
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
@@ -62,14 +62,14 @@ class Vocabulary:
         self.folder = folder
         self.config = config
         self.kind = str(config.get("model_type"))
-        self.settings = _json(folder / "tokenizer_config.json")
+        self.settings = _object(folder / "tokenizer_config.json")
         self.strips: set[str] = set()  # roles whose token takes the blanks before it
         self.names = self._names()
 
     def _names(self) -> dict[str, str]:
         """Special tokens by role."""
         found = dict(_DEFAULTS.get(_LIKE.get(self.kind, self.kind), {}))
-        for source in (_json(self.folder / "special_tokens_map.json"), self.settings):
+        for source in (_object(self.folder / "special_tokens_map.json"), self.settings):
             for role in ROLES:
                 value = source.get(f"{role}_token")
                 if isinstance(value, dict):
@@ -115,10 +115,14 @@ class Vocabulary:
     def _chat_template(self) -> str | None:
         beside = self.folder / "chat_template.jinja"
         if beside.is_file():
-            return beside.read_text(encoding="utf-8")
+            return _text(beside)
         template = self.settings.get("chat_template")
         if isinstance(template, list):  # several, by name
-            named = {each.get("name"): each.get("template") for each in template}
+            named = {
+                each.get("name"): each.get("template")
+                for each in template
+                if isinstance(each, dict)
+            }
             template = named.get("default")
         return template if isinstance(template, str) else None
 
@@ -144,15 +148,15 @@ class Vocabulary:
 
     def _word_piece(self) -> Any:
         """BERT's: words in pieces, from vocab.txt."""
-        text = (self.folder / "vocab.txt").read_text(encoding="utf-8")
+        text = _text(self.folder / "vocab.txt")
         vocab = {line: index for index, line in enumerate(text.rstrip("\n").split("\n"))}
         names = self.names
         shell = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=names["unk"]))
         shell.normalizer = normalizers.BertNormalizer(
             clean_text=True,
-            handle_chinese_chars=self.settings.get("tokenize_chinese_chars", True),
-            strip_accents=self.settings.get("strip_accents"),
-            lowercase=self.settings.get("do_lower_case", True),
+            handle_chinese_chars=self._flag("tokenize_chinese_chars", True),
+            strip_accents=self._flag("strip_accents", None),
+            lowercase=self._flag("do_lower_case", True),
         )
         shell.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         shell.decoder = decoders.WordPiece(prefix="##")
@@ -175,7 +179,7 @@ class Vocabulary:
         except Exception as error:  # the Rust side raises bare Exception
             raise ModelError(f"{vocab} and {merges} cannot be read", seen=error) from error
         shell = tokenizers.Tokenizer(model)
-        blank = self.settings.get("add_prefix_space", False)
+        blank = self._flag("add_prefix_space", False)
         shell.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=blank)
         shell.decoder = decoders.ByteLevel()
         if self.kind == "gpt2":
@@ -186,6 +190,16 @@ class Vocabulary:
         sep, cls = ((n, shell.token_to_id(n) or 0) for n in (self.names["sep"], self.names["cls"]))
         shell.post_processor = processors.RobertaProcessing(sep, cls, True, blank)
         return shell
+
+    def _flag(self, key: str, default: bool | None) -> Any:
+        """A setting that is true or false, or null where that is the default."""
+        value = self.settings.get(key, default)
+        if not isinstance(value, bool) and value is not default:
+            raise ModelError(
+                f"{self.folder / 'tokenizer_config.json'}: {key} must be true or false",
+                seen=repr(value),
+            )
+        return value
 
     def _add_specials(self, shell: Any, roles: tuple[str, ...]) -> None:
         """Make special tokens whole, whatever stands around them."""
@@ -203,11 +217,12 @@ class Vocabulary:
         )
 
 
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
+def _object(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.is_file() else {}
+
+
+def _text(path: Path) -> str:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read", seen=error) from error
-    return found if isinstance(found, dict) else {}

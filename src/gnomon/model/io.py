@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,11 +59,44 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> Transformer:
     Raises:
         ModelError: no model there, a newer format, unknown keys, or weights that do not fit.
     """
-    config = read_config(folder)
-    with torch.device("meta"):
-        model = Transformer(config)
+    model = without_weights(
+        read_config(folder), count_tensors(folder / WEIGHTS_FILE), folder / CONFIG_FILE
+    )
     fill(model, folder, device)
     return model
+
+
+def without_weights(config: TransformerConfig, num_tensors: int, place: object) -> Transformer:
+    """A model on the meta device, to be given its weights.
+
+    Args:
+        num_tensors: that there are to fill it. A layer takes more than one, so that a slip of the
+            pen in a number of layers is told before they are built, which would take hours.
+        place: how messages name the file with the configuration.
+
+    Raises:
+        ModelError: more layers than weights, or sizes that no tensor has.
+    """
+    stacks = {
+        "num_encoder_layers": config.num_encoder_layers if config.has_encoder() else 0,
+        "num_decoder_layers": config.num_decoder_layers if config.has_decoder() else 0,
+    }
+    for name, layers in stacks.items():
+        if layers > num_tensors:
+            raise ModelError(
+                f"the weights must be those that {place} describes",
+                seen=f"{name} = {layers:,}, but {num_tensors:,} tensors in all",
+                mend="use the files of one and the same model",
+            )
+    try:
+        with torch.device("meta"):
+            return Transformer(config)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise ModelError(
+            f"{place} must describe a model whose tensors can be",
+            seen=str(error).partition("\n")[0],
+            mend="use the files of one and the same model",
+        ) from error
 
 
 def fill(model: nn.Module, folder: Path, device: torch.device | str = "cpu") -> None:
@@ -116,7 +149,7 @@ def read_config(folder: Path) -> TransformerConfig:
                 mend="update gnomon, or remove them if they are slips of the pen.",
             )
         return config
-    except (ValidationError, KeyError, TypeError, ValueError) as error:
+    except (ValidationError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ModelError(
             f"{path} is damaged.", seen=error, mend="take it from a backup."
         ) from error
@@ -135,6 +168,19 @@ def read_table(kind: type[Table], written: Any) -> Table:
     if problems:
         raise ValueError("; ".join(problems))
     return found
+
+
+def refuse_unknown_keys(folder: Path, written: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raise `ModelError` for keys of a `config.json` that are none of its task's.
+
+    A slip of the pen would otherwise be a default in silence.
+    """
+    if unknown := sorted(written.keys() - {"format_version", "task", *known}):
+        raise ModelError(
+            f"{folder / CONFIG_FILE} has keys that this gnomon does not know.",
+            seen=", ".join(unknown),
+            mend="update gnomon, or remove them if they are slips of the pen.",
+        )
 
 
 def unknown_keys(written: dict[str, Any], known: dict[str, Any]) -> list[str]:
@@ -158,9 +204,22 @@ def read_weights(path: Path, device: str) -> dict[str, torch.Tensor]:
         with safe_open(path, framework="pt", device=device) as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise ModelError(
-            f"{path} cannot be read.", seen=error, mend="take it from a backup, or save it again."
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def count_tensors(path: Path) -> int:
+    """How many tensors a safetensors file holds; none of them is read."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return len(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ModelError:
+    return ModelError(
+        f"{path} cannot be read.", seen=error, mend="take it from a backup, or save it again."
+    )
 
 
 def shape_of(tensors: dict[str, torch.Tensor], name: str) -> tuple[int, ...] | str:

@@ -25,15 +25,18 @@ from gnomon.model.io import (
     CONFIG_FILE,
     FORMAT_VERSION,
     WEIGHTS_FILE,
+    count_tensors,
     fill,
     read_config,
     read_table,
+    refuse_unknown_keys,
+    without_weights,
     write_weights,
 )
 from gnomon.tasks.classifier import Classifier
 from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text.framing import load_framing
-from gnomon.text.labelled import LabelKind
+from gnomon.text.labelled import LabelKind, is_plain
 
 TASK = "classification"
 
@@ -61,6 +64,10 @@ class ClassifierSettings:
         """Everything that cannot be."""
         if len(set(self.labels)) < len(self.labels) or not self.labels:
             return [f"labels must be there, each once: {', '.join(self.labels)}"]
+        if odd := [label for label in self.labels if not is_plain(label)]:
+            return [f"labels must each be one line without TABs: {odd[0]!r}"]
+        if not 0 < self.threshold < 1:
+            return [f"threshold must be between 0 and 1, is {self.threshold}"]
         return []
 
 
@@ -107,10 +114,11 @@ def read_settings(folder: Path) -> ClassifierSettings:
             seen=config.get("task", "no task named in config.json"),
             mend="name a run or model folder of a classification",
         )
+    names = [each.name for each in fields(ClassifierSettings)]
+    refuse_unknown_keys(folder, config, ("model", "bilstm", VOCABULARY, *names))
     try:
         read_table(ClassifierConfig, config["classifier"])  # unknown keys in them are told, too
         read_table(LoraConfig, config.get("lora", {}))
-        names = [each.name for each in fields(ClassifierSettings)]
         given = {name: config[name] for name in names if name not in _MAY_BE_MISSING}
         given |= {name: config[name] for name in _MAY_BE_MISSING if name in config}
         return read_table(ClassifierSettings, given)
@@ -130,17 +138,19 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
     settings = read_settings(folder)
     labels, kind = settings.labels, settings.labels_are
     config = _read_json(folder / CONFIG_FILE)
+    num_tensors = count_tensors(folder / WEIGHTS_FILE)
     try:
         with torch.device("meta"):
             if "bilstm" in config:
                 network: Transformer | BiLSTM = BiLSTM(read_table(BiLSTMConfig, config["bilstm"]))
             else:
-                network = Transformer(read_config(folder))
+                network = without_weights(read_config(folder), num_tensors, folder / CONFIG_FILE)
             module = ClassifierNetwork(
                 network, settings.classifier, len(labels), per_token=kind == "words"
             )
             module.add_lora(settings.lora)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        # RuntimeError: sizes that no tensor has.
         raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
     fill(module, folder, device)
     counts = settings.label_counts
@@ -168,8 +178,10 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read", seen=error) from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path} must hold one object", seen=type(config).__name__)
     return config
 
 

@@ -137,7 +137,7 @@ class Generator:
         self, prompts: Sequence[str], first: int, progress: Progress
     ) -> list[Continuation]:
         """See `LanguageModel.generate`."""
-        rows = self._rows(prompts)
+        rows = self._rows(prompts, first)
         lengths = [len(row) + self.request.max_tokens for row in rows]
         # Angles that depend on the length of a text must not depend on its neighbours'.
         budget = 1 if self.model.model.config.turns_by_length() else self.batch_tokens
@@ -158,7 +158,7 @@ class Generator:
 
     def stream(self, prompt: str, place: int) -> Pieces:
         """See `LanguageModel.stream`."""
-        (row,) = self._rows([prompt])
+        (row,) = self._rows([prompt], place)
         return Pieces(self._pieces(row, place))
 
     def _pieces(self, row: list[int], place: int) -> Growth[str, None, Continuation]:
@@ -186,11 +186,11 @@ class Generator:
 
     # -- views -------------------------------------------------------------------------------
 
-    def _rows(self, prompts: Sequence[str]) -> list[list[int]]:
+    def _rows(self, prompts: Sequence[str], first: int) -> list[list[int]]:
         """Ids of the prompts with what they begin with, cut or refused where they are too long."""
         vocabulary, reach = self.model.vocabulary, self.model.reach
         rows = []
-        for number, ids in enumerate(vocabulary.encode(prompts), 1):
+        for number, ids in enumerate(vocabulary.encode(prompts), first + 1):
             row = [vocabulary.begin_id, *ids] if vocabulary.begins or not ids else ids
             if reach is not None and len(row) >= reach + 1 and not self.request.slide:
                 raise DataError(

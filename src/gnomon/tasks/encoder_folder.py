@@ -10,7 +10,7 @@ import torch
 
 from gnomon.errors import ModelError
 from gnomon.model import TransformerConfig, count_parameters, load_model, save_model
-from gnomon.model.io import CARD_FILE, CONFIG_FILE, read_table
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, read_table, refuse_unknown_keys
 from gnomon.tasks.embedding import Encoder, EncoderConfig
 from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text.framing import load_framing
@@ -45,6 +45,7 @@ def load_encoder(folder: Path, device: torch.device | str = "cpu") -> Encoder:
             seen=written.get("task", "no task named in config.json"),
             mend="name a folder that `gnomon import` wrote of an encoder",
         )
+    refuse_unknown_keys(folder, written, ("model", "encoder", VOCABULARY))
     try:
         config = read_table(EncoderConfig, written.get("encoder", {}))
     except (TypeError, ValueError) as error:

@@ -15,7 +15,14 @@ from torch import nn
 from gnomon.decoding import Combination, SearchConfig
 from gnomon.errors import ModelError
 from gnomon.model import load_model, save_model
-from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_table, read_weights
+from gnomon.model.io import (
+    CARD_FILE,
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    read_table,
+    read_weights,
+    refuse_unknown_keys,
+)
 from gnomon.tasks.card import model_card
 from gnomon.tasks.ids import SequenceIds
 from gnomon.tasks.translator import Translator
@@ -25,6 +32,7 @@ from gnomon.text import Familiarity, TokenizerPair
 TASK = "translation"
 
 _LONGEST = ("longest_source", "longest_target")
+_KEYS = ("model", "search", "ids", "tag_sets", "long_sources", *_LONGEST, VOCABULARY)
 
 
 def save_translator(translator: Translator, folder: Path) -> None:
@@ -63,6 +71,7 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
             seen=config.get("task", "no task named in config.json"),
             mend="name a run or model folder of a translation",
         )
+    refuse_unknown_keys(folder, config, _KEYS)
     try:
         search = read_table(SearchConfig, config.get("search", {}))
         tag_sets = TypeAdapter(list[tuple[str, ...]]).validate_python(config.get("tag_sets", [()]))
@@ -131,7 +140,7 @@ def task_of(folder: Path) -> str | None:
     path = folder / CONFIG_FILE
     try:
         task = _read_json(path).get("task")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read", seen=error) from error
     return None if task is None else str(task)
 

@@ -13,7 +13,7 @@ import torch
 from gnomon.decoding import SearchConfig
 from gnomon.errors import ModelError
 from gnomon.model import count_parameters, load_model, save_model
-from gnomon.model.io import CARD_FILE, CONFIG_FILE
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, refuse_unknown_keys
 from gnomon.tasks.language_model import LanguageModel
 from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text.framing import load_framing
@@ -45,9 +45,11 @@ def read_manner(folder: Path, vocabulary: Vocabulary) -> Manner:
     path = folder / CONFIG_FILE
     try:
         generation = json.loads(path.read_text(encoding="utf-8")).get("generation") or {}
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read", seen=error) from error
-    return Manner(_search(generation, folder), _ends(generation, vocabulary, folder))
+    if not isinstance(generation, dict):
+        raise ModelError(f"{path} is damaged", seen=f"generation {generation!r}")
+    return Manner(_search(generation, path), _ends(generation, vocabulary, path))
 
 
 def save_language_model(model: LanguageModel, folder: Path) -> None:
@@ -77,6 +79,7 @@ def load_language_model(folder: Path, device: torch.device | str = "cpu") -> Lan
             seen=config.get("task", "no task named in config.json"),
             mend="name a run or model folder of a language model",
         )
+    refuse_unknown_keys(folder, config, ("model", "context", "generation", VOCABULARY))
     if model.config.family != "decoder":
         raise ModelError(
             f"{folder} must hold a decoder", seen=f"model.family {model.config.family}"
@@ -99,6 +102,16 @@ def load_language_model(folder: Path, device: torch.device | str = "cpu") -> Lan
     )
 
 
+def check_generation(generation: Mapping[str, Any], vocabulary: Vocabulary, folder: Path) -> None:
+    """Whether these settings of generation can be read from a model folder later.
+
+    Raises:
+        ModelError: one is of another kind, or out of range.
+    """
+    _search(generation, folder / "generation_config.json")
+    _ends(generation, vocabulary, folder / "generation_config.json")
+
+
 def _generation(model: LanguageModel) -> dict[str, Any]:
     """What is not as usual in the way outputs are chosen, as `_search` and `_ends` read it."""
     found: dict[str, Any] = {}
@@ -109,7 +122,7 @@ def _generation(model: LanguageModel) -> dict[str, Any]:
     return found
 
 
-def _search(generation: Mapping[str, Any], folder: Path) -> SearchConfig:
+def _search(generation: Mapping[str, Any], place: Path) -> SearchConfig:
     """How outputs are chosen by default, in the words of a `generation_config.json`."""
     base = SearchConfig(beam=1)
     if not generation.get("do_sample"):
@@ -118,15 +131,15 @@ def _search(generation: Mapping[str, Any], folder: Path) -> SearchConfig:
     try:
         return base.changed({"sample": True} | known)
     except (ValueError, TypeError) as error:
-        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
+        raise ModelError(f"{place} is damaged", seen=error) from error
 
 
-def _ends(generation: Mapping[str, Any], vocabulary: Vocabulary, folder: Path) -> tuple[int, ...]:
+def _ends(generation: Mapping[str, Any], vocabulary: Vocabulary, place: Path) -> tuple[int, ...]:
     """Ids beside the vocabulary's own that end a text."""
     given = generation.get("eos_token_id")
     ids = given if isinstance(given, list) else [] if given is None else [given]
     if any(not isinstance(each, int) or each < 0 for each in ids):
-        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=f"eos_token_id {given!r}")
+        raise ModelError(f"{place} is damaged", seen=f"eos_token_id {given!r}")
     return tuple(each for each in ids if each != vocabulary.end_id)
 
 

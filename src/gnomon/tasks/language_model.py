@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gnomon.decoding import SearchConfig
+from gnomon.decoding.config import MAX_OFFSET
 from gnomon.errors import DataError, RecipeError
 from gnomon.model import Transformer
 from gnomon.tasks.continuation import Continuation, Generator, Pieces, Request
@@ -184,8 +185,10 @@ class LanguageModel:
     ) -> Request:
         if isinstance(stop, str):
             raise RecipeError("stop is a list of texts", seen="one str", mend="give [text]")
-        if max_tokens < 1:
-            raise RecipeError("max_tokens must be at least 1", seen=max_tokens)
+        if not 1 <= max_tokens <= MAX_OFFSET:
+            raise RecipeError(
+                f"max_tokens must be between 1 and {MAX_OFFSET:,}", seen=f"{max_tokens:,}"
+            )
         if any(not each for each in stop):
             raise RecipeError("a stop string must not be empty")
         request = Request(self.search.changed(search), max_tokens, tuple(stop), slide)

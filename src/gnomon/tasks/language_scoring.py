@@ -19,6 +19,7 @@ from gnomon.tasks.rows import batches, longest_first, padded
 if TYPE_CHECKING:
     from gnomon.tasks.language_model import LanguageModel
 
+MOST_IN_VIEW = 1 << 24  # tokens, where positions have no end: as rows of training, `data.context`
 _LOGITS = 1 << 24  # numbers of logits held at once
 _CHARACTERS = 1 << 20  # of documents encoded at once
 
@@ -178,10 +179,12 @@ def in_view(model: LanguageModel, length: int | None) -> int | None:
     reach = model.reach
     if length is None:
         return reach
-    if length < 2 or (reach is not None and length > reach):
+    most = MOST_IN_VIEW if reach is None else reach
+    if not 2 <= length <= most:
         raise RecipeError(
             "the tokens in view must be 2 or more, and not more than the model's positions reach",
-            seen=f"{length}" + ("" if reach is None else f", positions for {reach}"),
+            seen=f"{length:,}, "
+            + (f"at most {most:,}" if reach is None else f"positions for {reach:,}"),
         )
     return length
 

@@ -49,6 +49,12 @@ class Haystack:
         if not any(costs):
             raise DataError("words to stand between must have tokens", seen=" ".join(distinct[:5]))
 
+    @property
+    def needed(self) -> int:
+        """Tokens that a document takes at least, and a quarter more, as other names are longer."""
+        plain = self._document(Random("distances"))
+        return self._size(plain.prompt + plain.answer) * 5 // 4
+
     def distances(self, length: int) -> list[int]:
         """Distances to try at a length: 16, 32, 64 … and as far as a document goes."""
         plain = replace(self._document(Random("distances")), asked=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,6 +61,10 @@ class LabelledDataConfig:
             found.append(
                 "data.pair cannot stand beside labels_are = 'words': words of one text are labelled"
             )
+        if odd := [label for label in self.labels if not label.strip() or not is_plain(label)]:
+            found.append(
+                f"data.labels must each be one line that is not blank, without TABs, is {odd[0]!r}"
+            )
         if not self.separator:
             found.append("data.separator must not be empty")
         if len(set(self.labels)) < len(self.labels):
@@ -93,7 +98,7 @@ class Labelled:
     """One example.
 
     Attributes:
-        row: its number in its file, from 1, a head not counted.
+        row: its number in its file, from 1, a head counted, as messages about the file count.
         text: without line breaks; with word labels its words with a blank between them.
         pair: the second text, if there are two.
         labels: one; or any number, each once; or one for each word of `text`.
@@ -223,6 +228,7 @@ def read_labelled(
     )
     examples, num_breaks = [], 0
     for row, values in enumerate(table.rows(), start=1):
+        number = row + table.has_head
         named = dict(zip(keys, values, strict=True))
         if config.labels_are == "words":
             words = _words(table, named[keys[0]], row, keys[0])
@@ -232,13 +238,13 @@ def read_labelled(
                     "every word needs a label",
                     seen=f"{table.place(row, label)}: {len(words)} words, {len(labels)} labels",
                 )
-            examples.append(Labelled(row, " ".join(words), None, tuple(labels)))
+            examples.append(Labelled(number, " ".join(words), None, tuple(labels)))
             continue
         texts = [table.text(named[key], row, key) for key in keys[: len(keys) - with_labels]]
         flat = [one_line(text) for text in texts]
         num_breaks += any(_BREAK.search(text.strip()) for text in texts)
         given = _given(config, table, named[label], row) if with_labels else ()
-        examples.append(Labelled(row, flat[0], flat[1] if len(flat) > 1 else None, given))
+        examples.append(Labelled(number, flat[0], flat[1] if len(flat) > 1 else None, given))
     if not examples:
         raise DataError("a file of labelled texts must hold some", seen=f"{path}: none")
     return LabelledText.of(name, path, examples, num_breaks)
@@ -289,9 +295,12 @@ def _labels(config: LabelledDataConfig, train: LabelledText) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _by_number(label: str) -> tuple[int, int, str]:
-    """Numbers in their own order, before names."""
-    return (0, int(label), label) if label.isdecimal() else (1, 0, label)
+def _by_number(label: str) -> tuple[int, int, str, str]:
+    """Numbers in their own order, before names; a number may have more digits than Python reads."""
+    if not label.isdecimal():
+        return 1, 0, "", label
+    digits = "".join(str(unicodedata.digit(char)) for char in label).lstrip("0")
+    return 0, len(digits), digits, label
 
 
 def _given(config: LabelledDataConfig, table: TableFile, value: Any, row: int) -> tuple[str, ...]:
@@ -307,7 +316,7 @@ def _given(config: LabelledDataConfig, table: TableFile, value: Any, row: int) -
 
 
 def _label(table: TableFile, value: Any, row: int, key: str, *, may_be_empty: bool = False) -> str:
-    if isinstance(value, bool) or value is None or isinstance(value, float | list | dict):
+    if isinstance(value, bool) or not isinstance(value, str | int):
         raise DataError(
             "a label must be a text or a whole number",
             seen=f"{table.place(row, key)}: {excerpt(str(value), _SHOWN)}",
@@ -317,7 +326,18 @@ def _label(table: TableFile, value: Any, row: int, key: str, *, may_be_empty: bo
         raise DataError(
             "every text needs a label", seen=f"{table.place(row, key)}: none", mend="leave it out"
         )
+    if not is_plain(label):
+        raise DataError(
+            "a label must be one line without TABs, as results are",
+            seen=f"{table.place(row, key)}: {excerpt(label, _SHOWN)!r}",
+            mend="write it with blanks",
+        )
     return table.text(label, row, key)
+
+
+def is_plain(label: str) -> bool:
+    """Whether it is one line by any program's rule, and one column."""
+    return len(label.splitlines()) <= 1 and "\t" not in label
 
 
 def _words(table: TableFile, value: Any, row: int, key: str) -> list[str]:

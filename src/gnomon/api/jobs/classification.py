@@ -15,6 +15,7 @@ from gnomon.api.jobs.vocabulary import kept, learned
 from gnomon.doctor import Report
 from gnomon.doctor.monitors.run import RunMonitors
 from gnomon.doctor.preflight import preflight
+from gnomon.errors import excerpt
 from gnomon.model import BiLSTM, ClassifierNetwork, Transformer
 from gnomon.recipes.classification import ClassificationRecipe
 from gnomon.tasks.adaptation import adapt
@@ -127,7 +128,7 @@ class ClassificationJob:
 
 def _about(splits: LabelledSplits) -> Iterator[str]:
     counts = splits.train.label_counts()
-    shown = ", ".join(f"{label} {counts[label]:,}" for label in splits.labels[:12])
+    shown = ", ".join(f"{excerpt(label, 40)} {counts[label]:,}" for label in splits.labels[:12])
     more = f" and {len(splits.labels) - 12} more" if len(splits.labels) > 12 else ""
     yield f"{len(splits.train.examples):,} training texts from {splits.train.path}: {shown}{more}"
     if unseen := [label for label in splits.labels if not counts[label]]:
