@@ -83,13 +83,18 @@ def write_atomically(path: Path, data: str | bytes) -> None:
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a file to write to that takes the place of `path` when the block ends well.
 
-    It gets the permissions of the file it replaces, or those that any new file would get.
+    It gets the permissions of the file it replaces, or those that any new file would get. What is
+    no plain file (/dev/null, a named pipe) is written to and stays what it is.
 
     Raises:
         OSError: it cannot be written; a folder is told before anything is.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
     with _naming(path):

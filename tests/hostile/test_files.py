@@ -130,6 +130,18 @@ def test_as_output(name: str, command: Command, trained_run: TrainedRun, tmp_pat
     assert not list((tmp_path / "folder").iterdir())
 
 
+def test_what_is_no_plain_file_is_not_replaced(command: Command, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    done = command("needle", "--write", "pipe", "--documents", "2", "--words", "20")
+    reader.join(timeout=30)
+    assert done.code == 0, done.message
+    assert (tmp_path / "pipe").is_fifo()
+    assert found[0].count(b"\n") == 2
+
+
 def test_the_input_may_be_the_output(
     command: Command, trained_run: TrainedRun, tmp_path: Path
 ) -> None:
