@@ -169,15 +169,15 @@ def _as_json(result: Continuation) -> str:
 
 
 # How what ends a line, by some program's rule, is written on one line.
-_ESCAPES: dict[str, str | int | None] = {"\\": r"\\", "\n": r"\n", "\r": r"\r"} | {
+_ESCAPES = {"\\": r"\\", "\n": r"\n", "\r": r"\r"} | {
     char: char.encode("unicode_escape").decode() for char in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 }
-_READ = {str(escape)[1:]: char for char, escape in _ESCAPES.items()} | {"t": "\t"}
+_READ = {escape[1:]: char for char, escape in _ESCAPES.items()} | {"t": "\t"}
 
 
 def _escaped(text: str) -> str:
     """On one line, by any program's rule: a line break as \\n, a backslash doubled …"""
-    return text.translate(str.maketrans(_ESCAPES))
+    return text.translate({ord(char): escape for char, escape in _ESCAPES.items()})
 
 
 def _unescaped(text: str) -> str:
