@@ -34,16 +34,25 @@ def test_fp32_leaves_everything_alone():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
 
-@pytest.mark.parametrize("name", ["fp16", "float16"])
-def test_fp16_is_refused_by_name_with_what_to_use(name):
-    with pytest.raises(RecipeError, match=r"fp16[\s\S]*bf16"):
-        choose_precision(name, CPU)
+def test_formats_grow_wider_up_to_fp32():
+    fp16 = choose_precision("fp16", CPU)
+    bf16 = fp16.wider()
+    assert bf16.name == "bf16"
+    assert bf16.wider().name == "fp32"
+    assert bf16.wider().wider() is None
+
+
+def test_a_gpu_without_bf16_gets_fp16_and_an_old_one_fp32(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    for capability, expected in (((7, 5), "fp16"), ((6, 1), "fp32")):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
+        assert choose_precision("auto", torch.device("cuda")).name == expected
 
 
 def test_unknown_names_are_refused():
     with pytest.raises(RecipeError, match="auto, cpu, cuda"):
         choose_device("abacus")
-    with pytest.raises(RecipeError, match="auto, fp32, bf16"):
+    with pytest.raises(RecipeError, match="auto, fp32, bf16, fp16"):
         choose_precision("tf32", CPU)
 
 

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from gnomon.training.allocator import keep_freed_memory
 from gnomon.training.averaging import AveragingConfig, MovingAverage
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
+from gnomon.training.differentiate import Differentiate
 from gnomon.training.events import (
     CheckpointRecord,
     FailedStep,
@@ -37,10 +37,10 @@ from gnomon.training.keeper import Keeper
 from gnomon.training.log import MetricsLog
 from gnomon.training.memory import MemoryConfig, keeping
 from gnomon.training.meter import Meter
-from gnomon.training.objective import LossSums, Objective, ObjectiveConfig
+from gnomon.training.objective import Objective, ObjectiveConfig
 from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups
 from gnomon.training.passes import Passes
-from gnomon.training.precision import choose_device, choose_precision
+from gnomon.training.precision import Precision, choose_device, choose_precision
 from gnomon.training.run import RunFolder
 from gnomon.training.state import TrainingState
 from gnomon.training.task import Task
@@ -95,13 +95,16 @@ class Trainer:
         self.listeners: list[Listener] = [MetricsLog(run.metrics_path), *listeners]
         self.monitors = monitors
         self.device = choose_device(training.device)
-        self.precision = choose_precision(training.precision, self.device)
+        precision = choose_precision(training.precision, self.device)
         task.model.to(self.device)
         self.objective = Objective(objective, pad_id=task.pad_id, class_weights=task.class_weights)
-        self._passes = Passes(
-            task, self.objective, self.precision, keeping(memory, task.model, self.device)
-        )
         self.optimizer = Optimizer(task.model, optimizer)
+        self._differentiate = Differentiate(
+            Passes(task, self.objective, precision, keeping(memory, task.model, self.device)),
+            self.optimizer,
+            self.device,
+            self._warn,
+        )
         self.moving_average: MovingAverage | None = None
         if averaging.kind == "ema":
             self.moving_average = MovingAverage(task.model, averaging.decay)
@@ -121,6 +124,11 @@ class Trainer:
             )
         self.state = TrainingState()
         self._meter = Meter(log_every=training.log_every)
+
+    @property
+    def precision(self) -> Precision:
+        """The number format of the next step."""
+        return self._differentiate.precision
 
     # -- the whole ---------------------------------------------------------------------------
 
@@ -194,8 +202,7 @@ class Trainer:
                     "last bits (training.threads fixes the count)"
                 )
         if self.state.precision not in (None, self.precision.name):
-            self.precision = choose_precision(self.state.precision, self.device)
-            self._passes = replace(self._passes, precision=self.precision)
+            self._differentiate.go_on_in(choose_precision(self.state.precision, self.device))
         self.state.precision = self.precision.name
         self._seconds_before = self.state.seconds
         self._first_step = self.state.step
@@ -286,24 +293,23 @@ class Trainer:
         batches = [batch.to(self.device) for batch in batches]
         data_seconds = time.perf_counter() - started
 
-        count_correct = step % self.config.log_every == 0
-        sums = [self._passes(b, num_tokens, count_correct=count_correct) for b in batches]
-        # The one wait for the device in a step: its figures decide whether the step is taken.
-        loss, nll, norm = torch.stack(
-            [
-                torch.stack([s.loss.detach() for s in sums]).sum() / num_tokens,
-                torch.stack([s.nll for s in sums]).sum() / num_tokens,
-                self.optimizer.gradient_norm(),
-            ]
-        ).tolist()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
+        gradients = self._differentiate(
+            batches,
+            num_tokens,
+            self.state.loss_scale,
+            states,
+            step=step,
+            count_correct=step % self.config.log_every == 0,
+        )
+        self.state.precision = self.precision.name
+        if not gradients.are_finite:
             failed = look_again(
-                self._passes,
+                self._differentiate.passes,
                 self.optimizer,
                 self.device,
                 step=step,
-                loss=loss,
-                gradient_norm=norm,
+                loss=gradients.loss,
+                gradient_norm=gradients.norm,
                 batches=batches,
                 num_tokens=num_tokens,
                 generators=states,
@@ -311,7 +317,7 @@ class Trainer:
             raise self._not_finite(failed)
         if self.monitors is not None:
             self.monitors.on_gradients(step)
-        self.optimizer.clip(norm)
+        self.optimizer.clip(gradients.norm)
         learning_rate = self.schedule(step)
         self.optimizer.step(learning_rate)
         if self.moving_average is not None:
@@ -321,12 +327,12 @@ class Trainer:
         record = StepRecord(
             step=step,
             epoch=epoch,
-            loss=loss,
-            nll=nll,
+            loss=gradients.loss,
+            nll=gradients.nll,
             learning_rate=learning_rate,
-            gradient_norm=norm,
+            gradient_norm=gradients.norm,
             num_tokens=num_tokens,
-            num_correct=_total_correct(sums),
+            num_correct=None if gradients.num_correct is None else int(gradients.num_correct),
             seconds=time.perf_counter() - started,
             data_seconds=data_seconds,
         )
@@ -440,8 +446,3 @@ class Trainer:
     def _tell(self, event: Callable[[Listener], None]) -> None:
         for listener in self.listeners:
             event(listener)
-
-
-def _total_correct(sums: Sequence[LossSums]) -> int | None:
-    counts = [s.num_correct for s in sums if s.num_correct is not None]
-    return int(torch.stack(counts).sum()) if counts else None

@@ -205,6 +205,12 @@ class Optimizer:
         return get_total_norm(self._gradient_values())
 
     @torch.no_grad()
+    def unscale(self, scale: float) -> None:
+        """Divide all gradients by the factor that the loss was multiplied with."""
+        if scale != 1.0:
+            torch._foreach_mul_(self._gradient_values(), 1.0 / scale)
+
+    @torch.no_grad()
     def clip(self, norm: float) -> None:
         """Scale gradients whose global norm is `norm` down to `config.clip_norm`."""
         if self.config.clip_norm and norm > self.config.clip_norm:

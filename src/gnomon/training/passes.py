@@ -26,15 +26,21 @@ class Passes:
     precision: Precision
     keeping: Keeping = nullcontext  # what the forward pass leaves for the backward pass
 
-    def __call__(self, batch: Any, num_tokens: int, *, count_correct: bool) -> LossSums:
-        """Add the gradient of this micro-batch's part of the mean over all `num_tokens`."""
+    def __call__(
+        self, batch: Any, num_tokens: int, *, count_correct: bool, scale: float = 1.0
+    ) -> LossSums:
+        """Add the gradient of this micro-batch's part of the mean over all `num_tokens`.
+
+        Args:
+            scale: by which the gradient is multiplied, the loss not.
+        """
         with self.keeping(), self.precision.autocast():
             sums = self.objective(
                 self.task.target(batch),
                 partial(self.task.outputs, batch.repeated(self.objective.num_passes)),
                 count_correct=count_correct,
             )
-        (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+        (sums.loss / num_tokens * scale).backward()  # type: ignore[no-untyped-call]
         return sums
 
     def loss(self, batches: Sequence[Any], num_tokens: int) -> Tensor:

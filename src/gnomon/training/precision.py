@@ -1,7 +1,8 @@
 """Which number format the arithmetic uses, why, and the autocast context that applies it.
 
-bf16 means fp32 weights and optimizer states with matrix products in bf16 (autocast): no loss
-scaling is needed because bf16 has fp32's range. Weights are cast once per forward pass.
+bf16 and fp16 mean fp32 weights and optimizer states with matrix products in the shorter format
+(autocast). bf16 has fp32's range and needs nothing else; under fp16 the loss is scaled
+(`training/loss_scale.py`). Weights are cast once per forward pass.
 """
 
 from __future__ import annotations
@@ -15,64 +16,74 @@ import torch
 
 from gnomon.errors import RecipeError
 
-PrecisionName = Literal["auto", "fp32", "bf16"]
+PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
+Format = Literal["fp32", "bf16", "fp16"]
+FORMATS: tuple[Format, ...] = ("fp32", "bf16", "fp16")
 
 # Times that bf16 products must be faster to outweigh the casts around them.
 _LEAST_GAIN = 1.5
+
+# Compute capability of the first GPUs that multiply matrices in fp16 at once.
+_TENSOR_CORES = (7, 0)
 
 
 @dataclass(frozen=True)
 class Precision:
     """A number format settled for one device."""
 
-    name: Literal["fp32", "bf16"]
+    name: Format
     device: torch.device
     reason: str  # one sentence for the log: why this one
 
     def autocast(self) -> AbstractContextManager[object]:
         """A fresh context for one forward pass, without effect in fp32."""
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.name == "bf16")
+        dtype = torch.float16 if self.name == "fp16" else torch.bfloat16
+        return torch.autocast(self.device.type, dtype=dtype, enabled=self.name != "fp32")
+
+    def wider(self) -> Precision | None:
+        """The next format with more range or more digits; None after fp32."""
+        following: dict[Format, Format] = {"fp16": "bf16", "bf16": "fp32"}
+        name = following.get(self.name)
+        return None if name is None else Precision(name, self.device, f"{name} after {self.name}")
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
-    """Settle `name` ("auto", "fp32" or "bf16") for `device`.
+    """Settle `name` ("auto", "fp32", "bf16" or "fp16") for `device`.
 
     On CPUs "auto" lets both multiply a matrix of a training's size and takes bf16 where it is
     clearly faster. Instruction sets do not tell: bf16 is 5 times faster with Intel's AMX tiles and
-    2.5 times on AMD's Zen 4 without them, yet slower than fp32 on CPUs that emulate it.
+    2.5 times on AMD's Zen 4 without them, yet slower than fp32 on CPUs that emulate it. fp16 is
+    for GPUs that have no bf16; on CPUs it is never chosen.
 
     Raises:
-        RecipeError: for fp16, which needs loss scaling, and for unknown names.
+        RecipeError: for unknown names.
     """
-    if name == "fp32":
-        return Precision("fp32", device, "fp32 as asked")
-    if name == "bf16":
-        return Precision("bf16", device, "bf16 as asked")
     if name == "auto":
-        fast, reason = _bf16_is_fast(device)
-        return Precision("bf16" if fast else "fp32", device, reason)
-    if name in ("fp16", "float16", "half"):
-        raise RecipeError(
-            "training.precision fp16 needs a gradient scaler, which gnomon does not have yet",
-            seen=name,
-            mend='use "bf16" where the device has it, else "fp32"; "auto" chooses',
-        )
+        return _best(device)
+    for known in FORMATS:
+        if name == known:
+            return Precision(known, device, f"{name} as asked")
     raise RecipeError(
-        "training.precision must be one of auto, fp32, bf16", seen=name, mend='use "auto"'
+        "training.precision must be one of auto, fp32, bf16, fp16", seen=name, mend='use "auto"'
     )
 
 
-def _bf16_is_fast(device: torch.device) -> tuple[bool, str]:
+def _best(device: torch.device) -> Precision:
     if device.type == "cpu":
         gain = _bf16_gain()
         if gain >= _LEAST_GAIN:
-            return True, f"bf16: this CPU multiplies it {gain:.1f} times as fast as fp32"
-        return False, f"fp32: this CPU multiplies bf16 only {gain:.1f} times as fast"
+            reason = f"bf16: this CPU multiplies it {gain:.1f} times as fast as fp32"
+            return Precision("bf16", device, reason)
+        reason = f"fp32: this CPU multiplies bf16 only {gain:.1f} times as fast"
+        return Precision("fp32", device, reason)
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
-            return True, "bf16: this GPU multiplies it natively"
-        return False, "fp32: this GPU does not multiply bf16 natively"
-    return False, f"fp32: bf16 is not known to pay on {device.type}"
+            return Precision("bf16", device, "bf16: this GPU multiplies it natively")
+        if torch.cuda.get_device_capability(device) >= _TENSOR_CORES:
+            reason = "fp16: this GPU multiplies it natively, and bf16 not"
+            return Precision("fp16", device, reason)
+        return Precision("fp32", device, "fp32: this GPU multiplies neither bf16 nor fp16 natively")
+    return Precision("fp32", device, f"fp32: bf16 is not known to pay on {device.type}")
 
 
 def _bf16_gain() -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gnomon.training.loss_scale import LossScale
 from gnomon.training.precision import PrecisionName
 
 
@@ -41,8 +42,10 @@ class TrainingState:
     best: Best | None = None
     ranked: list[Best] = field(default_factory=list)  # as many of the best as averaging asks for
     interval: IntervalSums = field(default_factory=IntervalSums)
-    # What training.precision "auto" was settled to at step 0: a continued run keeps to it.
+    # What training.precision "auto" was settled to at step 0, or what a step that failed in a
+    # shorter format went on in: a continued run keeps to it.
     precision: PrecisionName | None = None
+    loss_scale: LossScale = field(default_factory=LossScale)  # of fp16
     # Why training is over ("max_steps", "early_stopping" …); None while it is not.
     finished: str | None = None
 
@@ -61,5 +64,6 @@ class TrainingState:
                 "best": None if best is None else Best(**best),
                 "ranked": [Best(**entry) for entry in ranked],
                 "interval": IntervalSums(**values["interval"]),
+                "loss_scale": LossScale(**values.get("loss_scale", {})),
             }
         )
