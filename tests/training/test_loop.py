@@ -98,7 +98,7 @@ def test_accumulated_gradient_is_the_big_batch_gradient_to_1e_6(tmp_path):
         batches = [task.collate(spec) for spec in task.epoch(0)[0][:accumulate]]
         total = sum(training.objective.num_tokens(task.target(b)) for b in batches)
         for batch in batches:
-            training._passes(batch, total, count_correct=False)
+            training._differentiate.passes(batch, total, count_correct=False)
         return torch.cat([p.grad.flatten() for p in task.model.parameters()])
 
     torch.testing.assert_close(gradient(4, 4), gradient(16, 1), rtol=1e-5, atol=1e-6)

@@ -415,7 +415,7 @@ class Trainer:
             mend=f"the step was not taken; the last good checkpoint is {self._last_good()}. "
             + (
                 note
-                or "The usual cures are a lower learning rate, a longer warm-up or fp32; in the "
+                or "The usual cures are a lower learning rate and a longer warm-up; in the "
                 "first steps look at the model and at those lines"
             ),
         )
