@@ -72,6 +72,13 @@ def test_a_closed_pipe_ends_quietly(trained_run: TrainedRun, tmp_path: Path) -> 
     assert done.stdout.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("verb", ["recipe show classifier --expanded", "recipe list"])
+def test_results_that_nobody_reads_are_no_failed_check(verb: str, tmp_path: Path) -> None:
+    shell = ["bash", "-c", f"{sys.executable} -m gnomon {verb} | true; exit ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_json_lines_tell_all(trained_run: TrainedRun, tmp_path: Path) -> None:
     done = gnomon(
         "translate", trained_run.path, "--json", "--nbest", "2", cwd=tmp_path, text=b"123\nhello\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 
 from gnomon.errors import GnomonError
 
@@ -17,7 +18,7 @@ def main() -> None:
 
     warnings.showwarning = _show_warning
     try:
-        app(prog_name="gnomon")
+        _run(app)
     except GnomonError as error:
         from gnomon.cli.console import console
 
@@ -32,6 +33,21 @@ def main() -> None:
             "  mend: name one that is there and yours to use, on a disk with room", highlight=False
         )
         sys.exit(2)
+
+
+def _run(app: Callable[..., object]) -> None:
+    """Run it; results that nobody reads any more are no failure of ours."""
+    try:
+        app(prog_name="gnomon")
+    except SystemExit:
+        if sys.stdout is not None:
+            try:
+                sys.stdout.flush()
+            except BrokenPipeError:
+                from gnomon.cli.console import leave_closed_pipe
+
+                leave_closed_pipe()
+        raise
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

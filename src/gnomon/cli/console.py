@@ -53,7 +53,21 @@ def standard_input() -> BinaryIO:
 
 def print_line(text: str) -> None:
     """One result line to stdout: UTF-8, ended by a single newline, whatever the platform."""
-    sys.stdout.buffer.write(text.encode("utf-8", errors="replace") + b"\n")
+    print_piece(f"{text}\n")
+
+
+def print_piece(text: str, *, at_once: bool = False) -> None:
+    """A part of a result to stdout.
+
+    Args:
+        at_once: it is to be seen before the next one comes.
+    """
+    try:
+        sys.stdout.buffer.write(text.encode("utf-8", errors="replace"))
+        if at_once:
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        leave_closed_pipe()
 
 
 def leave_closed_pipe() -> NoReturn:

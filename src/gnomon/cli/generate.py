@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnomon.cli import options
-from gnomon.cli.console import print_line
+from gnomon.cli.console import print_line, print_piece
 from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_warnings import LineWarnings
 
@@ -137,8 +137,6 @@ _DRAWING = ("temperature", "top_k", "top_p", "min_p", "seed")
 
 def _one(model: LanguageModel, prompt: str, asked: dict[str, Any], as_json: bool) -> None:
     """One prompt: its text as it comes, or at the end with all that is known of it."""
-    import sys
-
     beamed = (asked["beam"] or 1) > 1
     if as_json or beamed:
         (result,) = model.generate([prompt], **asked)
@@ -146,8 +144,7 @@ def _one(model: LanguageModel, prompt: str, asked: dict[str, Any], as_json: bool
     else:
         pieces = model.stream(prompt, **asked)
         for piece in pieces:
-            sys.stdout.buffer.write(piece.encode("utf-8", errors="replace"))
-            sys.stdout.buffer.flush()
+            print_piece(piece, at_once=True)
         print_line("")
         assert pieces.result is not None, "it came to its end"
         result = pieces.result
