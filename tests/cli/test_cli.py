@@ -72,6 +72,22 @@ def test_a_closed_pipe_ends_quietly(trained_run: TrainedRun, tmp_path: Path) -> 
     assert done.stdout.count(b"\n") == 1
 
 
+def test_asked_to_end_it_leaves_no_half_file(trained_run: TrainedRun, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gnomon", "translate", str(trained_run.path), "-o", "out.txt"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"12\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(".out.txt.*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(tmp_path.glob(".out.txt.*"))  # it waits for text
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    process.stdin.close()
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("verb", ["recipe show classifier --expanded", "recipe list"])
 def test_results_that_nobody_reads_are_no_failed_check(verb: str, tmp_path: Path) -> None:
     shell = ["bash", "-c", f"{sys.executable} -m gnomon {verb} | true; exit ${{PIPESTATUS[0]}}"]

@@ -89,8 +89,9 @@ def test_as_training_text(name: str, command: Command, tmp_path: Path) -> None:
 
 
 def test_devices_as_training_text(command: Command) -> None:
-    for device in ("/dev/null", "/dev/zero"):
-        done = command("prepare", "tiny", "--data", device, "--run", "runs/x")
+    for recipe, device in (("tiny", "/dev/null"), ("tiny", "/dev/zero"), ("encoder", "/dev/null")):
+        verb = "prepare" if recipe == "tiny" else "train"
+        done = command(verb, recipe, "--data", device, "--run", "runs/x")
         assert done.code == 2, done.message
         assert "pipe or device" in done.message
 

@@ -5,9 +5,12 @@ Nothing heavy is imported before a verb runs, so that `gnomon --help` is instant
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable
+from typing import NoReturn
 
 from gnomon.errors import GnomonError
 
@@ -17,6 +20,8 @@ def main() -> None:
     from gnomon.cli.app import app
 
     warnings.showwarning = _show_warning
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _leave)
     try:
         _run(app)
     except GnomonError as error:
@@ -33,6 +38,11 @@ def main() -> None:
             "  mend: name one that is there and yours to use, on a disk with room", highlight=False
         )
         sys.exit(2)
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    """Asked to end: files that are half written are cleared away on the way out."""
+    sys.exit(128 + number)
 
 
 def _run(app: Callable[..., object]) -> None:

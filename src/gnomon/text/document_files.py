@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from gnomon.errors import DataError
 from gnomon.files import sha256_of
-from gnomon.text.lines import check_readable, read_lines
+from gnomon.text.lines import check_readable, check_rereadable, read_lines
 from gnomon.text.table_file import TableFile, TableFormat
 
 DocumentFormat = Literal["auto", "text", "tsv", "csv", "jsonl", "parquet"]
@@ -81,6 +81,7 @@ class DocumentSource:
         self.side = side
         self.files = _files(self.path, config.pattern)
         for file in self.files:
+            check_rereadable(file)
             check_readable(file, allow_empty=True)
 
     @cached_property

@@ -206,6 +206,16 @@ def check_readable(path: Path, *, allow_empty: bool) -> None:
         raise DataError("a text file must not be empty", seen=path, mend="name the right file")
 
 
+def check_rereadable(file: Path) -> None:
+    """Raise `DataError` for what gives its content once: a pipe, a device."""
+    if file.exists() and not file.is_file() and not file.is_dir():
+        raise DataError(
+            "text to learn from must be in files, as it is read more than once",
+            seen=f"{file} is a pipe or device",
+            mend="write it to a file first, and name that",
+        )
+
+
 def _suggest_name(path: Path) -> str:
     try:
         here = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())

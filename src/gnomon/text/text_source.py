@@ -11,7 +11,7 @@ from pathlib import Path
 from gnomon.errors import DataError
 from gnomon.files import sha256_of
 from gnomon.text.alignment import find_divergence
-from gnomon.text.lines import check_readable, count_lines, in_step, read_lines
+from gnomon.text.lines import check_readable, check_rereadable, count_lines, in_step, read_lines
 from gnomon.text.occurrences import Occurrences
 from gnomon.text.pair_files import PairFile, Texts
 from gnomon.text.sources import SourceConfig
@@ -31,7 +31,7 @@ class TextSource:
         self.config = config
         self.files = tuple(Path(file) for file in config.files)
         for file in self.files:
-            _check_rereadable(file)
+            check_rereadable(file)
             check_readable(file, allow_empty=False)
 
     def __str__(self) -> str:
@@ -90,12 +90,3 @@ class TextSource:
         if config.pairs is None:
             return None
         return PairFile(self.files[0], config.format, config.source_field, config.target_field)
-
-
-def _check_rereadable(file: Path) -> None:
-    if file.exists() and not file.is_file() and not file.is_dir():
-        raise DataError(
-            "text to learn from must be in files, as it is read more than once",
-            seen=f"{file} is a pipe or device",
-            mend="write it to a file first, and name that",
-        )
