@@ -77,12 +77,16 @@ class TrainingProgress(Listener):
         if not self.console.is_terminal:
             self.console.print(
                 f"step {record.step} epoch {record.epoch} loss {record.loss:.3f} "
-                f"ppl {record.perplexity:.2f} lr {record.learning_rate:.2e} "
+                f"{self._perplexity(record)}lr {record.learning_rate:.2e} "
                 f"{record.tokens_per_second:,.0f} {self._unit}/s "
                 f"data wait {record.data_share:.0%} "
                 f"ETA {timedelta(seconds=round(record.eta_seconds))}",
                 highlight=False,
             )
+
+    def _perplexity(self, record: LogRecord) -> str:
+        """Of tokens; nobody speaks of a label's."""
+        return f"ppl {record.perplexity:.2f} " if self._unit.endswith("tok") else ""
 
     def on_validation(self, record: ValidationRecord) -> None:
         """One line with every metric."""

@@ -39,6 +39,13 @@ def recipe_class(tree: Mapping[str, Any]) -> type[Recipe]:
     return RECIPES[task]
 
 
+_PRETRAINED = (
+    "what it was measured by while it trained is in `gnomon runs RUN`; `gnomon train finetune "
+    "--from RUN` makes a classifier of it"
+)
+_INSTEAD = {"masked_lm": _PRETRAINED, "replaced_tokens": _PRETRAINED}
+
+
 def translation(recipe: Recipe) -> TranslationRecipe:
     """The recipe as that of a translator.
 
@@ -47,6 +54,8 @@ def translation(recipe: Recipe) -> TranslationRecipe:
     """
     if not isinstance(recipe, TranslationRecipe):
         raise RecipeError(
-            "this can be done with a translator's recipe", seen=f"task = {recipe.task!r}"
+            "this can be done with a translator's recipe",
+            seen=f"task = {recipe.task!r}",
+            mend=_INSTEAD.get(recipe.task),
         )
     return recipe
