@@ -42,7 +42,7 @@ class _Dropout(torch.autograd.Function):
         ctx.save_for_backward(kept)
         ctx.scale = LEVELS / (LEVELS - num_dropped)
         # The scale comes last: a half-precision mask could not hold it.
-        return kept.to(x.dtype).mul_(x).mul_(ctx.scale)
+        return (x * kept.to(x.dtype)).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
