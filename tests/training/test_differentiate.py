@@ -28,6 +28,13 @@ class Told(Listener):
         self.steps.append(record)
 
 
+class Steep(TinyTask):
+    """Its gradients overflow in fp16 under the first loss scale."""
+
+    def predict(self, batch, inputs, keep):
+        return super().predict(batch, inputs, keep).float() * 300
+
+
 def trained(path, precision, task=None, **settings):
     told = Told()
     training = trainer(path, task or TinyTask(), precision=precision, listeners=[told], **settings)
@@ -78,10 +85,6 @@ def test_small_gradients_survive_because_the_loss_is_scaled(tmp_path, monkeypatc
 
 
 def test_an_overflow_of_gradients_halves_the_scale_and_takes_the_step(tmp_path):
-    class Steep(TinyTask):
-        def predict(self, batch, inputs, keep):
-            return super().predict(batch, inputs, keep).float() * 300
-
     training, told = trained(tmp_path, "fp16", Steep(), max_steps=5)
     assert training.precision.name == "fp16"
     assert training.state.loss_scale.value < 2.0**16
@@ -158,10 +161,6 @@ def test_the_scale_grows_while_all_goes_well_and_has_a_top_and_a_bottom():
 
 
 def test_a_killed_fp16_run_ends_bit_for_bit(tmp_path):
-    class Steep(TinyTask):
-        def predict(self, batch, inputs, keep):
-            return super().predict(batch, inputs, keep).float() * 300
-
     settings = {"max_steps": 9, "checkpoint_every": 3}
     trained(tmp_path / "whole", "fp16", Steep(), **settings)
     trained(tmp_path / "parts", "fp16", Steep(), max_steps=6, checkpoint_every=3)

@@ -19,13 +19,14 @@ from gnomon.interop.keys import Keys
 from gnomon.interop.label_heads import Labelling, check_last_token
 from gnomon.interop.own_vocabulary import write_own
 from gnomon.interop.registry import architecture_of
-from gnomon.interop.sentence import read_json, write_sentence_encoder
+from gnomon.interop.sentence import write_sentence_encoder
 from gnomon.interop.stream import SafetensorsFile
 from gnomon.model import TransformerConfig, read_config
 from gnomon.model.io import (
     CONFIG_FILE,
     WEIGHTS_FILE,
     count_tensors,
+    read_json,
     read_table,
     without_weights,
 )

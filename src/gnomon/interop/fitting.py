@@ -20,6 +20,8 @@ from gnomon.tasks.classifier_folder import ClassifierSettings
 
 AS_OTHERS = ("xlm-roberta", "camembert", "mt5")  # as roberta and T5 1.1, but for their tokenizers
 
+_OTHERS = f"architectures: {', '.join(ARCHITECTURES)}; see docs/how-to/hugging-face.md"
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -129,7 +131,7 @@ def fitting(config: TransformerConfig, settings: ClassifierSettings | None) -> F
     Raises:
         ModelError: there is none; the nearest one and what is in its way are named.
     """
-    nearest: tuple[list[str], str] | None = None
+    nearest: tuple[list[str], str, str] | None = None  # what is in the way, of whom, and the mend
     for architecture in ARCHITECTURES.values():
         if architecture.model_type in AS_OTHERS:
             continue
@@ -140,7 +142,10 @@ def fitting(config: TransformerConfig, settings: ClassifierSettings | None) -> F
                 different = _in_the_way(architecture, keys, config, labelling)
             except (KeyError, ModelError):
                 continue  # it has no words for this model at all
+            mend = _OTHERS
             if labelling is not None:
+                if not different:  # nothing but what stands over the network
+                    mend = f"train it with what is there: {label_heads.to_train_with(labelling)}"
                 different += label_heads.in_the_way(labelling)
             if not different:
                 theirs |= {"model_type": architecture.model_type, "architectures": [name]}
@@ -148,15 +153,14 @@ def fitting(config: TransformerConfig, settings: ClassifierSettings | None) -> F
                     theirs |= write_labelling(labelling, settings)
                 return Fit(architecture, theirs, labelling)
             if nearest is None or len(different) < len(nearest[0]):
-                nearest = (different, architecture.model_type if labelling is None else name)
-    if nearest is None:
-        seen, different = "no architecture has such a model", []
-    else:
-        seen, different = f"the nearest, {nearest[1]}, has not: {'; '.join(nearest[0])}", nearest[0]
+                whose = architecture.model_type if labelling is None else name
+                nearest = (different, whose, mend)
+    seen, mend = "no architecture has such a model", _OTHERS
+    if nearest is not None:
+        different, whose, mend = nearest
+        seen = f"the nearest, {whose}, has not: {'; '.join(different)}"
     raise ModelError(
-        "a model is exported as an architecture that computes the same",
-        seen=seen,
-        mend=_mend(different),
+        "a model is exported as an architecture that computes the same", seen=seen, mend=mend
     )
 
 
@@ -171,19 +175,6 @@ def _classes(
     for head in architecture.label_heads:
         if (labelling := label_heads.labelling_of(head, settings)) is not None:
             yield labelling, head.name
-
-
-def _mend(different: list[str]) -> str:
-    """What to do about it: train with what the class has, where nothing else is in the way."""
-    if different and all(each.startswith("classifier.") for each in different):
-        wanted = [
-            f"--set {key}={value.rstrip(')').strip(chr(39)).lower()}"
-            for key, value in (
-                (each.partition(" ")[0], each.partition("(there: ")[2]) for each in different
-            )
-        ]
-        return f"train it with what is there: {' '.join(wanted)}"
-    return f"architectures: {', '.join(ARCHITECTURES)}; see docs/how-to/hugging-face.md"
 
 
 def normal(config: TransformerConfig) -> TransformerConfig:

@@ -8,7 +8,7 @@ from typing import Any
 from gnomon.interop.architecture import ACTIVATIONS, ACTIVATIONS_BACK, Architecture
 from gnomon.interop.keys import Keys
 from gnomon.interop.label_heads import of_decoder
-from gnomon.interop.parts import Parts
+from gnomon.interop.parts import Parts, shared_table
 from gnomon.model import (
     AttentionConfig,
     EmbeddingConfig,
@@ -89,8 +89,7 @@ def parts(to: Parts) -> None:
         to.linear(f"{a}.feedforward.up", f"{b}.mlp.c_fc", transposed=True)
         to.linear(f"{a}.feedforward.down", f"{b}.mlp.c_proj", transposed=True)
     to.norm("decoder.final_norm", f"{to.prefix}ln_f")
-    if to.model.head is not None and to.model.config.tie == "none":
-        to.tensor("tables.output", "lm_head.weight")
+    to.output_table()
 
 
 GPT2 = Architecture(
@@ -100,7 +99,7 @@ GPT2 = Architecture(
     read=read,
     write=write,
     parts=parts,
-    aliases=lambda config: {} if config.tie == "none" else {"lm_head.weight": "tables.target"},
+    aliases=shared_table,
     kept=(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)", r"score\.weight"),
     classes=("GPT2LMHeadModel", "GPT2Model"),
     label_heads=of_decoder("GPT2", of_tokens_="classifier"),

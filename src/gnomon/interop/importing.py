@@ -18,12 +18,19 @@ from gnomon.interop.keys import Keys
 from gnomon.interop.label_heads import check_last_token, settings_for
 from gnomon.interop.places import find_folder
 from gnomon.interop.registry import architecture_of
-from gnomon.interop.sentence import read_object, read_sentence_encoder
+from gnomon.interop.sentence import read_sentence_encoder
 from gnomon.interop.sentencepieces import marian
 from gnomon.interop.stream import open_weights
 from gnomon.interop.vocabulary import Vocabulary
 from gnomon.model import TransformerConfig
-from gnomon.model.io import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, read_config, write_config
+from gnomon.model.io import (
+    CARD_FILE,
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    read_config,
+    read_object,
+    write_config,
+)
 from gnomon.tasks.classifier_folder import TASK as CLASSIFICATION
 from gnomon.tasks.embedding import EncoderConfig
 from gnomon.tasks.ids import SequenceIds

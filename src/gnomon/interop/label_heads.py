@@ -197,15 +197,27 @@ def labelling_of(head: LabelHead, settings: ClassifierSettings) -> Labelling | N
 
 def in_the_way(labelling: Labelling) -> list[str]:
     """What the class has not of what ours computes; dropout is of training alone."""
+    return [
+        f"classifier.{name} = {ours!r} (there: {theirs!r})"
+        for name, ours, theirs in _apart(labelling)
+    ]
+
+
+def to_train_with(labelling: Labelling) -> str:
+    """The settings of a training after which nothing of that is in the way."""
+    return " ".join(
+        f"--set classifier.{name}={str(theirs).lower()}" for name, _, theirs in _apart(labelling)
+    )
+
+
+def _apart(labelling: Labelling) -> list[tuple[str, object, object]]:
+    """Keys of [classifier] in which ours and the class differ, with both values."""
     ours, theirs = labelling.config, labelling.head.config
     names = ["bias"]
     if not labelling.head.per_token:
         names += ["pooling", "dense", *(["activation"] if ours.dense and theirs.dense else [])]
-    return [
-        f"classifier.{name} = {getattr(ours, name)!r} (there: {getattr(theirs, name)!r})"
-        for name in sorted(names)
-        if getattr(ours, name) != getattr(theirs, name)
-    ]
+    pairs = [(name, getattr(ours, name), getattr(theirs, name)) for name in sorted(names)]
+    return [each for each in pairs if each[1] != each[2]]
 
 
 def check_last_token(labelling: Labelling, pad_id: int | None, suffix: Sequence[int]) -> None:

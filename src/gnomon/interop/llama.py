@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.interop.architecture import ACTIVATIONS, Architecture
 from gnomon.interop.keys import Keys
 from gnomon.interop.label_heads import of_decoder
-from gnomon.interop.parts import Parts
+from gnomon.interop.parts import Parts, shared_table
 from gnomon.interop.rope import read_rope, write_rope
 from gnomon.model import (
     AttentionConfig,
@@ -228,8 +228,7 @@ def parts(to: Parts, *, joined: bool = False) -> None:
         to.linear(f"{a}.feedforward.up", *(f"{b}.mlp.{name}_proj" for name in up))
         to.linear(f"{a}.feedforward.down", f"{b}.mlp.down_proj")
     to.norm("decoder.final_norm", f"{to.prefix}norm")
-    if to.model.head is not None and to.model.config.tie == "none":
-        to.tensor("tables.output", "lm_head.weight")
+    to.output_table()
 
 
 LLAMA = Architecture(
@@ -239,7 +238,7 @@ LLAMA = Architecture(
     read=read_llama,
     write=write_llama,
     parts=parts,
-    aliases=lambda config: {} if config.tie == "none" else {"lm_head.weight": "tables.target"},
+    aliases=shared_table,
     kept=(r"(model\.)?layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"score\.weight"),
     classes=("LlamaForCausalLM", "LlamaModel"),
     label_heads=of_decoder("Llama", of_tokens_="score"),

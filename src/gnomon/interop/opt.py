@@ -8,7 +8,7 @@ from typing import Any
 from gnomon.interop.architecture import ACTIVATIONS, ACTIVATIONS_BACK, Architecture
 from gnomon.interop.keys import Keys
 from gnomon.interop.label_heads import of_decoder
-from gnomon.interop.parts import Parts
+from gnomon.interop.parts import Parts, shared_table
 from gnomon.model import (
     AttentionConfig,
     EmbeddingConfig,
@@ -94,8 +94,7 @@ def parts(to: Parts) -> None:
         to.norm(f"{a}.feedforward_residual.{norm}", f"{b}.final_layer_norm")
     if config.norm.placement == "pre":
         to.norm("decoder.final_norm", f"{stack}.final_layer_norm")
-    if to.model.head is not None and config.tie == "none":
-        to.tensor("tables.output", "lm_head.weight")
+    to.output_table()
 
 
 OPT = Architecture(
@@ -105,7 +104,7 @@ OPT = Architecture(
     read=read,
     write=write,
     parts=parts,
-    aliases=lambda config: {} if config.tie == "none" else {"lm_head.weight": "tables.target"},
+    aliases=shared_table,
     kept=(r"score\.weight",),
     classes=("OPTForCausalLM", "OPTModel"),
     label_heads=of_decoder("OPT", of_tokens_="score")[:1],

@@ -6,7 +6,7 @@ foreign tensors' rows, one after another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +42,14 @@ class Part:
         if self.transposed:
             size = size[::-1]
         return (1, *size) if self.leading else size
+
+
+_OUTPUT_TABLE = "lm_head.weight"
+
+
+def shared_table(config: TransformerConfig) -> Mapping[str, str]:
+    """The name under which a language model's files may hold the table that it shares again."""
+    return {} if config.tie == "none" else {_OUTPUT_TABLE: "tables.target"}
 
 
 class Parts:
@@ -107,6 +115,11 @@ class Parts:
         self.tensor(f"{ours}.weight", f"{theirs}.weight")
         if isinstance(module, nn.LayerNorm) and module.bias is not None:
             self.tensor(f"{ours}.bias", f"{theirs}.bias")
+
+    def output_table(self) -> None:
+        """A language model's output table, where it has a head and a table of its own."""
+        if self.model.head is not None and self.model.config.tie == "none":
+            self.tensor("tables.output", _OUTPUT_TABLE)
 
     def complete(self) -> Sequence[Part]:
         """All parts; a tensor that one side alone has is a mistake in the architecture's file."""

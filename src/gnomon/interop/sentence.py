@@ -8,6 +8,7 @@ from typing import Any
 
 from gnomon.errors import ModelError
 from gnomon.interop.keys import Keys
+from gnomon.model.io import read_json, read_object
 from gnomon.tasks.embedding import EncoderConfig, Pooling
 
 _POOLINGS: dict[str, Pooling] = {
@@ -116,22 +117,6 @@ def write_sentence_encoder(config: EncoderConfig, width: int, folder: Path) -> N
 
 def _write(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> Any:
-    """A JSON file; raises `ModelError` where it is none."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path} cannot be read", seen=error) from error
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file of keys and values; raises `ModelError` where it is none."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise ModelError(f"{path} must hold one object", seen=type(found).__name__)
-    return found
 
 
 def _refused(path: Path, seen: object, mend: str) -> ModelError:

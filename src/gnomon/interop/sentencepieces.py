@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from gnomon.errors import ModelError
+from gnomon.model.io import read_json
 from gnomon.text.pretrained import PretrainedTokenizer, TokenizerRoles
 from gnomon.text.sentencepiece_model import BLANK, merges_of, read_sentencepiece
 
@@ -145,10 +145,7 @@ _MARIAN = {"unk": "<unk>", "eos": "</s>", "pad": "<pad>"}
 
 
 def _vocab(path: Path) -> dict[str, int]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read", seen=error) from error
+    found = read_json(path)
     if not isinstance(found, dict) or not all(isinstance(i, int) for i in found.values()):
         raise ModelError("a vocabulary is pieces with numbers", seen=path)
     return found

@@ -10,7 +10,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from gnomon.errors import ModelError
-from gnomon.interop.sentence import read_object
+from gnomon.model.io import read_object
 from gnomon.text.pretrained import PretrainedTokenizer, TokenizerRoles
 
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")

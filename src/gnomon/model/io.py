@@ -143,16 +143,28 @@ def read_config(folder: Path) -> TransformerConfig:
             )
         config = TypeAdapter(TransformerConfig).validate_python(written["model"])
         if unknown := unknown_keys(written["model"], asdict(config)):
-            raise ModelError(
-                f"{path} has keys that this gnomon does not know.",
-                seen=", ".join(unknown),
-                mend="update gnomon, or remove them if they are slips of the pen.",
-            )
+            raise _unknown(path, unknown)
         return config
     except (ValidationError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ModelError(
             f"{path} is damaged.", seen=error, mend="take it from a backup."
         ) from error
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file; raises `ModelError` where it is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read", seen=error) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file of keys and values; raises `ModelError` where it is none."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise ModelError(f"{path} must hold one object", seen=type(found).__name__)
+    return found
 
 
 def read_table(kind: type[Table], written: Any) -> Table:
@@ -176,11 +188,15 @@ def refuse_unknown_keys(folder: Path, written: Mapping[str, Any], known: Iterabl
     A slip of the pen would otherwise be a default in silence.
     """
     if unknown := sorted(written.keys() - {"format_version", "task", *known}):
-        raise ModelError(
-            f"{folder / CONFIG_FILE} has keys that this gnomon does not know.",
-            seen=", ".join(unknown),
-            mend="update gnomon, or remove them if they are slips of the pen.",
-        )
+        raise _unknown(folder / CONFIG_FILE, unknown)
+
+
+def _unknown(path: Path, keys: Iterable[str]) -> ModelError:
+    return ModelError(
+        f"{path} has keys that this gnomon does not know.",
+        seen=", ".join(keys),
+        mend="update gnomon, or remove them if they are slips of the pen.",
+    )
 
 
 def unknown_keys(written: dict[str, Any], known: dict[str, Any]) -> list[str]:

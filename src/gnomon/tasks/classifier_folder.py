@@ -28,6 +28,7 @@ from gnomon.model.io import (
     count_tensors,
     fill,
     read_config,
+    read_object,
     read_table,
     refuse_unknown_keys,
     without_weights,
@@ -106,8 +107,10 @@ def read_settings(folder: Path) -> ClassifierSettings:
     Raises:
         ModelError: not a model folder, of another task, or damaged.
     """
-    path = folder / CONFIG_FILE
-    config = _read_json(path)
+    return _settings(folder, read_object(folder / CONFIG_FILE))
+
+
+def _settings(folder: Path, config: dict[str, Any]) -> ClassifierSettings:
     if config.get("task") != TASK:
         raise ModelError(
             f"{folder} must hold a classifier",
@@ -123,7 +126,7 @@ def read_settings(folder: Path) -> ClassifierSettings:
         given |= {name: config[name] for name in _MAY_BE_MISSING if name in config}
         return read_table(ClassifierSettings, given)
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path} is damaged", seen=error) from error
+        raise ModelError(f"{folder / CONFIG_FILE} is damaged", seen=error) from error
 
 
 _MAY_BE_MISSING = ("lora", "label_counts")  # which came later
@@ -135,9 +138,9 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
     Raises:
         ModelError: not a model folder, of another task, damaged, or its parts do not fit.
     """
-    settings = read_settings(folder)
+    config = read_object(folder / CONFIG_FILE)
+    settings = _settings(folder, config)
     labels, kind = settings.labels, settings.labels_are
-    config = _read_json(folder / CONFIG_FILE)
     num_tensors = count_tensors(folder / WEIGHTS_FILE)
     try:
         with torch.device("meta"):
@@ -173,16 +176,6 @@ def load_classifier(folder: Path, device: torch.device | str = "cpu") -> Classif
         threshold=settings.threshold,
         label_counts=counts,
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path} cannot be read", seen=error) from error
-    if not isinstance(config, dict):
-        raise ModelError(f"{path} must hold one object", seen=type(config).__name__)
-    return config
 
 
 def _card(classifier: Classifier) -> str:

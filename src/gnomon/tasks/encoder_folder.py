@@ -10,7 +10,7 @@ import torch
 
 from gnomon.errors import ModelError
 from gnomon.model import TransformerConfig, count_parameters, load_model, save_model
-from gnomon.model.io import CARD_FILE, CONFIG_FILE, read_table, refuse_unknown_keys
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, read_object, read_table, refuse_unknown_keys
 from gnomon.tasks.embedding import Encoder, EncoderConfig
 from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text.framing import load_framing
@@ -38,7 +38,7 @@ def load_encoder(folder: Path, device: torch.device | str = "cpu") -> Encoder:
         ModelError: not a model folder, of another task, damaged, or its parts do not fit.
     """
     model = load_model(folder, device)
-    written = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    written = read_object(folder / CONFIG_FILE)
     if written.get("task") != ENCODER:
         raise ModelError(
             f"{folder} must hold an encoder",

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import TypeAdapter
@@ -19,6 +18,7 @@ from gnomon.model.io import (
     CARD_FILE,
     CONFIG_FILE,
     WEIGHTS_FILE,
+    read_object,
     read_table,
     read_weights,
     refuse_unknown_keys,
@@ -38,7 +38,7 @@ _KEYS = ("model", "search", "ids", "tag_sets", "long_sources", *_LONGEST, VOCABU
 def save_translator(translator: Translator, folder: Path) -> None:
     """Write a model folder; give one from `gnomon.files.atomic_folder` where others may look."""
     save_model(translator.model, folder)
-    config = _read_json(folder / CONFIG_FILE)
+    config = read_object(folder / CONFIG_FILE)
     config |= {"task": TASK, "search": asdict(translator.search)}
     for name in _LONGEST:
         if (longest := getattr(translator, name)) is not None:
@@ -64,7 +64,7 @@ def load_translator(folder: Path, device: torch.device | str = "cpu") -> Transla
         ModelError: not a model folder, of another task, damaged, or its parts do not fit.
     """
     model = load_model(folder, device)
-    config = _read_json(folder / CONFIG_FILE)
+    config = read_object(folder / CONFIG_FILE)
     if config.get("task") != TASK:
         raise ModelError(
             f"{folder} must hold a translation model",
@@ -137,19 +137,10 @@ def task_of(folder: Path) -> str | None:
     Raises:
         ModelError: its config cannot be read.
     """
-    path = folder / CONFIG_FILE
-    try:
-        task = _read_json(path).get("task")
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{path} cannot be read", seen=error) from error
+    task = read_object(folder / CONFIG_FILE).get("task")
     return None if task is None else str(task)
 
 
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Put the weights of a model folder into `model`, in place, bit for bit."""
     model.load_state_dict(read_weights(folder / WEIGHTS_FILE, "cpu"))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return value

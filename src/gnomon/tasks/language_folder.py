@@ -13,7 +13,7 @@ import torch
 from gnomon.decoding import SearchConfig
 from gnomon.errors import ModelError
 from gnomon.model import count_parameters, load_model, save_model
-from gnomon.model.io import CARD_FILE, CONFIG_FILE, refuse_unknown_keys
+from gnomon.model.io import CARD_FILE, CONFIG_FILE, read_object, refuse_unknown_keys
 from gnomon.tasks.language_model import LanguageModel
 from gnomon.tasks.vocabulary_fit import VOCABULARY, check_fingerprint, check_vocabulary
 from gnomon.text.framing import load_framing
@@ -43,10 +43,11 @@ def read_manner(folder: Path, vocabulary: Vocabulary) -> Manner:
         ModelError: its config cannot be read or is damaged.
     """
     path = folder / CONFIG_FILE
-    try:
-        generation = json.loads(path.read_text(encoding="utf-8")).get("generation") or {}
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{path} cannot be read", seen=error) from error
+    return _manner(read_object(path), vocabulary, path)
+
+
+def _manner(config: Mapping[str, Any], vocabulary: Vocabulary, path: Path) -> Manner:
+    generation = config.get("generation") or {}
     if not isinstance(generation, dict):
         raise ModelError(f"{path} is damaged", seen=f"generation {generation!r}")
     return Manner(_search(generation, path), _ends(generation, vocabulary, path))
@@ -72,7 +73,7 @@ def load_language_model(folder: Path, device: torch.device | str = "cpu") -> Lan
         ModelError: not a model folder, of another task, damaged, or its parts do not fit.
     """
     model = load_model(folder, device)
-    config: dict[str, Any] = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    config = read_object(folder / CONFIG_FILE)
     if config.get("task") != TASK:
         raise ModelError(
             f"{folder} must hold a language model",
@@ -91,7 +92,7 @@ def load_language_model(folder: Path, device: torch.device | str = "cpu") -> Lan
     vocabulary = Vocabulary(framing)
     check_fingerprint(folder, framing.fingerprint, config)
     check_vocabulary(folder, framing, model.config.vocab_size)
-    manner = read_manner(folder, vocabulary)
+    manner = _manner(config, vocabulary, folder / CONFIG_FILE)
     return LanguageModel(
         model,
         vocabulary,

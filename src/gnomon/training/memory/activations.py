@@ -49,7 +49,6 @@ class Activations:
     def forward(self) -> Iterator[None]:
         """The block is one forward pass; its backward pass may come at any time after."""
         parameters = list(self._model.parameters())
-        self._fixed = {parameter.untyped_storage().data_ptr() for parameter in parameters}
         shapes = {tuple(parameter.shape) for parameter in parameters}
         # Casts of weights that autocast made: of a weight's shape, not of its dtype.
         self._shapes = shapes | {shape[::-1] for shape in shapes}
@@ -93,13 +92,12 @@ class Activations:
     def _may_change(self, tensor: Tensor) -> bool:
         if not tensor.is_floating_point() or type(tensor) is not Tensor:
             return False
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() in self._fixed:
+        if self._as_they_are.of_a_parameter(tensor):
             return False
         if tuple(tensor.shape) in self._shapes and tensor.dtype not in self._dtypes:
             return False
         # A view of something much larger would keep the whole; queries are a third of theirs.
-        return storage.nbytes() <= 4 * tensor.nbytes
+        return tensor.untyped_storage().nbytes() <= 4 * tensor.nbytes
 
     def _decide(self) -> None:
         """Bring the tensor that was saved last to its final form.

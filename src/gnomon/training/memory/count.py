@@ -26,16 +26,20 @@ class Storages:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._not_counted = {p.untyped_storage().data_ptr() for p in model.parameters()}
+        self._of_parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
         self._seen: dict[int, WeakStorage] = {}
         self.nbytes = 0
+
+    def of_a_parameter(self, tensor: Tensor) -> bool:
+        """Whether `tensor` lies where a parameter does."""
+        return tensor.untyped_storage().data_ptr() in self._of_parameters
 
     def add(self, tensor: Tensor) -> None:
         """`tensor` is kept."""
         storage = tensor.untyped_storage()
         key = storage.data_ptr()
         seen = self._seen.get(key)
-        if key in self._not_counted or (seen is not None and not seen.is_gone):
+        if self.of_a_parameter(tensor) or (seen is not None and not seen.is_gone):
             return
         self._seen[key] = WeakStorage(storage)
         self.nbytes += storage.nbytes()
