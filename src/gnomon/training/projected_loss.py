@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from gnomon.model import Projection
 
 # Elements of the logits that are there at once: 64 MB of fp32. With fewer the sum of the table's
-# gradient passes through memory more often (2^22: 5 to 20 % slower, benchmarks/loss.py).
+# gradient passes through memory more often (2^22: 3 to 19 % slower, benchmarks/loss.py).
 CHUNK = 2**24
 
 # (logits of some rows, which) → their loss, and anything to be summed beside it, no gradients.
