@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,7 +12,9 @@ import torch
 from safetensors import SafetensorError
 
 from gnomon.errors import RecipeError, TrainingStopped
+from gnomon.training.agenda import Agenda
 from gnomon.training.allocator import keep_freed_memory
+from gnomon.training.audience import Audience
 from gnomon.training.averaging import AveragingConfig, MovingAverage
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
@@ -22,15 +23,11 @@ from gnomon.training.events import (
     CheckpointRecord,
     FailedStep,
     Listener,
-    MonitorRecord,
     Monitors,
     Outcome,
     StartRecord,
-    StepRecord,
     ValidationRecord,
 )
-from gnomon.training.failed_step import look_again
-from gnomon.training.generators import generator_states
 from gnomon.training.guard import first_non_finite_weight, is_disk_full
 from gnomon.training.interrupts import Interrupts
 from gnomon.training.keeper import Keeper
@@ -43,6 +40,7 @@ from gnomon.training.passes import Passes
 from gnomon.training.precision import Precision, choose_device, choose_precision
 from gnomon.training.run import RunFolder
 from gnomon.training.state import TrainingState
+from gnomon.training.step import NotFinite, TakeStep
 from gnomon.training.task import Task
 from gnomon.training.validation import Validate, Validation
 
@@ -90,10 +88,8 @@ class Trainer:
         self.task = task
         self.run = run
         self.config = training
-        self.schedule = schedule
         self.averaging = averaging
-        self.listeners: list[Listener] = [MetricsLog(run.metrics_path), *listeners]
-        self.monitors = monitors
+        self.audience = Audience([MetricsLog(run.metrics_path), *listeners], monitors)
         self.device = choose_device(training.device)
         precision = choose_precision(training.precision, self.device)
         task.model.to(self.device)
@@ -103,7 +99,7 @@ class Trainer:
             Passes(task, self.objective, precision, keeping(memory, task.model, self.device)),
             self.optimizer,
             self.device,
-            self._warn,
+            self.audience.warn,
         )
         self.moving_average: MovingAverage | None = None
         if averaging.kind == "ema":
@@ -123,6 +119,17 @@ class Trainer:
                 task, validate, training, num_ranked=averaging.num_best, device=self.device
             )
         self.state = TrainingState()
+        self._take_step = TakeStep(
+            task,
+            training,
+            objective=self.objective,
+            differentiate=self._differentiate,
+            optimizer=self.optimizer,
+            schedule=schedule,
+            moving_average=self.moving_average,
+            audience=self.audience,
+            device=self.device,
+        )
         self._meter = Meter(log_every=training.log_every)
 
     @property
@@ -140,7 +147,7 @@ class Trainer:
             RunError: when another process writes the run or no checkpoint can be read.
         """
         with self.run.lock(), ExitStack() as closing:
-            for listener in self.listeners:
+            for listener in self.audience.listeners:
                 closing.callback(listener.close)
             interrupts = closing.enter_context(Interrupts())
             try:
@@ -162,10 +169,8 @@ class Trainer:
             keep_freed_memory()
         self._begin()
         if self.state.finished:
-            self._tell(
-                lambda listener: listener.on_message(
-                    "info", f"this run is finished at step {self.state.step}: nothing to train"
-                )
+            self.audience.inform(
+                f"this run is finished at step {self.state.step}: nothing to train"
             )
             return self._outcome(self.state.finished)
         self._announce()
@@ -173,30 +178,30 @@ class Trainer:
         while True:
             if interrupts.received is not None:
                 return self._leave(interrupts.received)
-            reason = self._reason_to_finish()
+            reason = self._agenda.reason_to_finish()
             worth_keeping = False
-            if self._validation_is_due(at_end=reason is not None):
+            if self._agenda.validation_is_due(at_end=reason is not None):
                 worth_keeping = self._run_validation()
-                reason = reason or self._reason_to_finish()
+                reason = reason or self._agenda.reason_to_finish()
             if reason is not None:
                 return self._finish(reason)
-            if worth_keeping or self._checkpoint_is_due():
+            if worth_keeping or self._agenda.checkpoint_is_due():
                 self._save()
             self._step()
 
     def _begin(self) -> None:
         """Put model, optimizer, generators and counters where the newest checkpoint left them."""
-        self._fit_started = time.perf_counter()
+        started = time.perf_counter()
         checkpoint, complaints = self.keeper.restore()
         for complaint in complaints:
-            self._warn(complaint)
+            self.audience.warn(complaint)
         if checkpoint is None:
             self.state = TrainingState()
             torch.manual_seed(self.config.seed)
         else:
             self.state = checkpoint.state
             if checkpoint.num_threads != torch.get_num_threads():
-                self._warn(
+                self.audience.warn(
                     f"{checkpoint.path.name} was trained with {checkpoint.num_threads} threads, "
                     f"this process has {torch.get_num_threads()}: results will differ in the "
                     "last bits (training.threads fixes the count)"
@@ -204,9 +209,6 @@ class Trainer:
         if self.state.precision not in (None, self.precision.name):
             self._differentiate.go_on_in(choose_precision(self.state.precision, self.device))
         self.state.precision = self.precision.name
-        self._seconds_before = self.state.seconds
-        self._first_step = self.state.step
-        self._saved_step = self.state.step
         self._cursor = DataCursor(
             self.task.epoch,
             epoch=self.state.epoch,
@@ -214,17 +216,23 @@ class Trainer:
             batch=self.state.batch,
             max_epochs=self.config.max_epochs,
         )
+        self._agenda = Agenda(
+            self.config,
+            self.state,
+            self._cursor,
+            validates=self.validation is not None,
+            started=started,
+        )
 
     def _announce(self) -> None:
-        self._total_steps = self._estimate_total_steps()
         record = StartRecord(
             step=self.state.step,
-            total_steps=self._total_steps,
+            total_steps=self._agenda.total_steps,
             precision=self.precision.reason,
             parameter_groups=describe_groups(self.optimizer.groups),
             unit=self.task.unit,
         )
-        self._tell(lambda listener: listener.on_start(record))
+        self.audience.tell(lambda listener: listener.on_start(record))
 
     def _finish(self, reason: str) -> Outcome:
         if self.averaging.at_end:
@@ -235,134 +243,29 @@ class Trainer:
 
     def _leave(self, received: signal.Signals) -> Outcome:
         """Save where we are and go; validation, if due, happens when training continues."""
-        if self._saved_step != self.state.step:
+        if self._agenda.saved_step != self.state.step:
             self._save()
         return self._end(self._outcome("interrupted", received.value))
 
     def _end(self, outcome: Outcome) -> Outcome:
-        self._tell(lambda listener: listener.on_end(outcome))
+        self.audience.tell(lambda listener: listener.on_end(outcome))
         return outcome
 
     def _outcome(self, reason: str, signal_number: int | None = None) -> Outcome:
         best = self.state.best
         return Outcome(self.state.step, reason, best.step if best else None, signal_number)
 
-    # -- what is due -------------------------------------------------------------------------
-
-    def _reason_to_finish(self) -> str | None:
-        config, state = self.config, self.state
-        if config.patience and state.num_validations_without_gain >= config.patience:
-            return "early_stopping"
-        if state.step >= config.max_steps:
-            return "max_steps"
-        if self._cursor.exhausted:
-            return "max_epochs"
-        if config.max_minutes and self._seconds() >= config.max_minutes * 60:
-            return "max_minutes"
-        return None
-
-    def _validation_is_due(self, *, at_end: bool) -> bool:
-        step = self.state.step
-        if self.validation is None or step == self.state.validated_step:
-            return False
-        return at_end or step % self.config.validate_every == 0
-
-    def _checkpoint_is_due(self) -> bool:
-        step = self.state.step
-        return step != self._saved_step and step % self.config.checkpoint_every == 0
-
-    def _estimate_total_steps(self) -> int:
-        total = self.config.max_steps
-        if self.config.max_epochs is not None and not self._cursor.exhausted:
-            batches = self.config.max_epochs * self._cursor.approximate_batches
-            total = min(total, math.ceil(batches / self.config.accumulate))
-        return max(total, self.state.step)
-
-    def _seconds(self) -> float:
-        """Wall time spent in `fit`, over all continuations."""
-        return self._seconds_before + time.perf_counter() - self._fit_started
-
     # -- one step ----------------------------------------------------------------------------
 
     def _step(self) -> None:
-        started = time.perf_counter()
-        step, epoch = self.state.step + 1, self._cursor.epoch
-        states = generator_states(self.device)  # so that a failed step can be run again
-        batches = [self.task.collate(spec) for spec in self._cursor.take(self.config.accumulate)]
-        num_tokens = sum(self.objective.num_tokens(self.task.target(b)) for b in batches)
-        batches = [batch.to(self.device) for batch in batches]
-        data_seconds = time.perf_counter() - started
-
-        gradients = self._differentiate(
-            batches,
-            num_tokens,
-            self.state.loss_scale,
-            states,
-            step=step,
-            count_correct=step % self.config.log_every == 0,
-        )
-        self.state.precision = self.precision.name
-        if not gradients.are_finite:
-            failed = look_again(
-                self._differentiate.passes,
-                self.optimizer,
-                self.device,
-                step=step,
-                loss=gradients.loss,
-                gradient_norm=gradients.norm,
-                batches=batches,
-                num_tokens=num_tokens,
-                generators=states,
-            )
-            raise self._not_finite(failed)
-        if self.monitors is not None:
-            self.monitors.on_gradients(step)
-        self.optimizer.clip(gradients.norm)
-        learning_rate = self.schedule(step)
-        self.optimizer.step(learning_rate)
-        if self.moving_average is not None:
-            self.moving_average.update(step)
-
-        self._advance(num_tokens)
-        record = StepRecord(
-            step=step,
-            epoch=epoch,
-            loss=gradients.loss,
-            nll=gradients.nll,
-            learning_rate=learning_rate,
-            gradient_norm=gradients.norm,
-            num_tokens=num_tokens,
-            num_correct=None if gradients.num_correct is None else int(gradients.num_correct),
-            seconds=time.perf_counter() - started,
-            data_seconds=data_seconds,
-        )
-        self._tell(lambda listener: listener.on_step(record))
-        if self.monitors is not None:
-            self._pass_on(self.monitors.on_step(record))
-        log = self._meter.add(record, self.state, self._eta_seconds())
+        try:
+            record = self._take_step(self.state, self._cursor)
+        except NotFinite as error:
+            raise self._not_finite(error.failed) from None
+        self.audience.look_at_step(record)
+        log = self._meter.add(record, self.state, self._agenda.eta_seconds())
         if log is not None:
-            self._tell(lambda listener: listener.on_log(log))
-
-    def _advance(self, num_tokens: int) -> None:
-        self.state.step += 1
-        cursor = self._cursor
-        self.state.epoch, self.state.part, self.state.batch = (
-            cursor.epoch,
-            cursor.part,
-            cursor.batch,
-        )
-        self.state.num_tokens += num_tokens
-
-    def _eta_seconds(self) -> float:
-        """Time left at the pace since it started or went on, validations and checkpoints too.
-
-        The pace before an interruption may be another machine's.
-        """
-        pace = (time.perf_counter() - self._fit_started) / (self.state.step - self._first_step)
-        left = (self._total_steps - self.state.step) * pace
-        if self.config.max_minutes is not None:
-            left = min(left, self.config.max_minutes * 60 - self._seconds())
-        return max(0.0, left)
+            self.audience.tell(lambda listener: listener.on_log(log))
 
     # -- validation and checkpoints ------------------------------------------------------------
 
@@ -375,37 +278,35 @@ class Trainer:
             is_best = self.validation.rank(state, metrics)
             seconds = time.perf_counter() - started
             record = ValidationRecord(state.step, metrics, is_best, seconds)
-            self._tell(lambda listener: listener.on_validation(record))
-            if self.monitors is not None:
-                self._pass_on(self.monitors.on_validation(record))
+            self.audience.look_at_validation(record)
         return any(best.step == state.step for best in state.ranked)
 
     def _save(self) -> None:
         started = time.perf_counter()
         self._refuse_damaged_weights()
-        self.state.seconds = self._seconds()
+        self.state.seconds = self._agenda.seconds()
         path = self.keeper.save(self.state)
-        self._saved_step = self.state.step
+        self._agenda.saved_step = self.state.step
         record = CheckpointRecord(self.state.step, path, time.perf_counter() - started)
-        self._tell(lambda listener: listener.on_checkpoint(record))
+        self.audience.tell(lambda listener: listener.on_checkpoint(record))
 
     def _average(self) -> None:
         """Average checkpoints; the last step is one of them, so it must be on the disk."""
         self._save()
         record = self.keeper.average(self.state, self.validation)
         if len(record.members) < self.averaging.count:
-            self._warn(
+            self.audience.warn(
                 f"only {len(record.members)} checkpoints to average where averaging.count asks "
                 f"for {self.averaging.count}: make training.checkpoint_every or validate_every "
                 "smaller"
             )
-        self._tell(lambda listener: listener.on_average(record))
+        self.audience.tell(lambda listener: listener.on_average(record))
 
     # -- trouble -----------------------------------------------------------------------------
 
     def _not_finite(self, failed: FailedStep) -> TrainingStopped:
         """Tell the monitors of a failed step, and say what the user can do."""
-        note = None if self.monitors is None else self.monitors.on_failed_step(failed)
+        note = self.audience.look_at_failure(failed)
         self.optimizer.drop_gradients()
         seen = f"step {failed.step}: loss {failed.loss}, gradient norm {failed.gradient_norm}"
         culprit = failed.first or "only the sum over micro-batches overflows"
@@ -433,16 +334,3 @@ class Trainer:
     def _last_good(self) -> str:
         steps = self.run.checkpoints.steps()
         return str(self.run.checkpoints.path(steps[-1])) if steps else "none yet (step 0)"
-
-    def _warn(self, text: str) -> None:
-        self._tell(lambda listener: listener.on_message("warning", text))
-
-    def _pass_on(self, records: Iterable[MonitorRecord]) -> None:
-        for record in records:
-            self._tell(lambda listener, record=record: listener.on_monitor(record))  # type: ignore[misc]
-            if record.warning is not None:
-                self._warn(record.warning)
-
-    def _tell(self, event: Callable[[Listener], None]) -> None:
-        for listener in self.listeners:
-            event(listener)
