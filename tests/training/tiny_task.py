@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gnomon.model.flops import TextLengths
 from gnomon.training.averaging import AveragingConfig
 from gnomon.training.config import TrainingConfig
 from gnomon.training.loop import Trainer
@@ -84,6 +86,9 @@ class TinyTask:
         middle = len(order) // 2 // size * size
         parts = (order[:middle], order[middle:])
         return [[part[i : i + size] for i in range(0, len(part), size)] for part in parts if part]
+
+    def lengths(self, spec: list[int]) -> TextLengths:
+        return TextLengths(np.array([len(self.examples[i]) - 1 for i in spec]))
 
     def collate(self, spec: list[int]) -> TinyBatch:
         rows = [self.examples[i] for i in spec]

@@ -79,7 +79,7 @@ class TrainingProgress(Listener):
                 f"step {record.step} epoch {record.epoch} loss {record.loss:.3f} "
                 f"{self._perplexity(record)}lr {record.learning_rate:.2e} "
                 f"{record.tokens_per_second:,.0f} {self._unit}/s "
-                f"data wait {record.data_share:.0%} "
+                f"{_utilisation(record)}data wait {record.data_share:.1%} "
                 f"ETA {timedelta(seconds=round(record.eta_seconds))}",
                 highlight=False,
             )
@@ -122,3 +122,10 @@ class TrainingProgress(Listener):
     def close(self) -> None:
         """Give the terminal back."""
         self._bar.stop()
+
+
+def _utilisation(record: LogRecord) -> str:
+    """Model FLOPs utilisation, padding counted in brackets."""
+    if record.utilisation is None or record.padded_utilisation is None:
+        return ""
+    return f"MFU {record.utilisation:.0%} ({record.padded_utilisation:.0%} padded) "

@@ -15,6 +15,7 @@ from torch import Tensor
 from gnomon.errors import DataError
 from gnomon.evaluation.classification import ClassificationConfig, label_scores
 from gnomon.model import ClassifierNetwork
+from gnomon.model.flops import TextLengths
 from gnomon.tasks.classifier import Classifier
 from gnomon.tasks.classifier_folder import save_classifier
 from gnomon.tasks.folder import load_weights
@@ -114,6 +115,10 @@ class ClassificationTask:
     def collate(self, spec: NDArray[np.int64]) -> LabelBatch:
         """The rows of one batch as padded tensors."""
         return collate(self.preparation.train, spec.tolist(), self.preparation.framing.pad_id)
+
+    def lengths(self, spec: NDArray[np.int64]) -> TextLengths:
+        """See `Task`."""
+        return TextLengths(self._plan.source_lengths[spec])
 
     def target(self, batch: LabelBatch) -> Tensor:
         """[B, 1 + L]: a column that is not looked at, then the labels."""

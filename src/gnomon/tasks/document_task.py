@@ -10,6 +10,7 @@ from pathlib import Path
 from torch import Tensor
 
 from gnomon.model import ClassifierNetwork, Projection, Transformer
+from gnomon.model.flops import TextLengths
 from gnomon.tasks.folder import load_weights
 from gnomon.tasks.packing import NO_LABEL, PackedBatch, PackedRows, RowSpec, read_packed
 from gnomon.text.document_files import DocumentSource
@@ -110,6 +111,10 @@ class DocumentTask(ABC):
     def collate(self, spec: RowSpec) -> PackedBatch:
         """The rows of a batch."""
         return self.rows.collate(spec)
+
+    def lengths(self, spec: RowSpec) -> TextLengths:
+        """See `Task`; documents that share a row see nothing of each other."""
+        return TextLengths(self.rows.document_lengths(spec), is_packed=True)
 
     def sample(self, most: int) -> PackedBatch:
         """Up to `most` rows to look at; see `PackedRows.sample`."""

@@ -189,6 +189,19 @@ class PackedRows:
         """Where in the stream an epoch begins."""
         return 0 if epoch == 0 else int(hashed(self.seed, epoch)[0] % np.uint64(len(self.store)))
 
+    def document_lengths(self, spec: RowSpec) -> NDArray[np.int64]:
+        """Tokens of each document, or part of one, in the rows of a batch."""
+        size, T = len(self.store), self.length
+        starts = np.concatenate([self.store.starts, self.store.starts + size])  # it is a ring
+        begins = (spec.rows * T + self.shift(spec.epoch)) % size
+        first = np.searchsorted(starts, begins, side="right")
+        last = np.searchsorted(starts, begins + T, side="left")
+        found = [
+            np.diff(np.concatenate([[begin], starts[one:two], [begin + T]]))
+            for begin, one, two in zip(begins, first, last, strict=True)
+        ]
+        return np.concatenate(found)
+
     def tokens_at(self, batch: PackedBatch) -> NDArray[np.int64]:
         """int64 [B, T]: where in the stream each token of a batch stands."""
         return (np.array(batch.places)[:, None] + np.arange(self.length)) % len(self.store)

@@ -13,6 +13,7 @@ from torch import Tensor
 from gnomon.decoding import SearchConfig
 from gnomon.evaluation import EvaluationConfig, translation_scores
 from gnomon.model import Projection, Transformer
+from gnomon.model.flops import TextLengths
 from gnomon.tasks.folder import load_weights, save_translator
 from gnomon.tasks.likelihood import outputs, summed_nll
 from gnomon.tasks.preparation import Preparation
@@ -126,6 +127,12 @@ class TranslationTask:
         if self._opened[0] != number:
             self._opened = (number, self.store.variant(number))
         return self._opened[1]
+
+    def lengths(self, spec: NDArray[np.int64]) -> TextLengths:
+        """See `Task`; a target's begin and end are fed and predicted at one place each."""
+        variant = int(spec[0]) // len(self.store)
+        store, rows = self._variant(variant), np.asarray(spec) - variant * len(self.store)
+        return TextLengths(store.source_lengths[rows], store.target_lengths[rows] - 1)
 
     def target(self, batch: Batch) -> Tensor:
         """[B, T+1]: BOS, tokens, EOS, padding."""

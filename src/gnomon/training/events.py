@@ -11,6 +11,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from gnomon.training.guard import NonFinite
+    from gnomon.training.utilisation import Work
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class StepRecord:
     num_correct: int | None  # top-1 hits, only on steps that are logged
     seconds: float
     data_seconds: float  # of these, spent waiting for batches
+    work: Work | None = None  # its floating-point operations, where they are counted
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,10 @@ class LogRecord:
     tokens_per_second: float
     data_share: float  # of the time, waiting for batches
     eta_seconds: float
+    # Operations a second by the most that matrix products make here: of the tokens, and of the
+    # tokens with padding; None where they are not counted.
+    utilisation: float | None = None
+    padded_utilisation: float | None = None
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,9 @@ class TensorBoardLog(Listener):
         }
         if record.accuracy is not None:
             values["accuracy"] = record.accuracy
+        if record.utilisation is not None and record.padded_utilisation is not None:
+            values["utilisation"] = record.utilisation
+            values["padded_utilisation"] = record.padded_utilisation
         self._add("train", record.step, values)
 
     def on_validation(self, record: ValidationRecord) -> None:

@@ -42,6 +42,7 @@ from gnomon.training.run import RunFolder
 from gnomon.training.state import TrainingState
 from gnomon.training.step import NotFinite, TakeStep
 from gnomon.training.task import Task
+from gnomon.training.utilisation import matmul_ceiling
 from gnomon.training.validation import Validate, Validation
 
 
@@ -130,7 +131,10 @@ class Trainer:
             audience=self.audience,
             device=self.device,
         )
-        self._meter = Meter(log_every=training.log_every)
+        self._meter = Meter(
+            log_every=training.log_every,
+            ceiling=lambda: matmul_ceiling(self.device, self.precision.name),
+        )
 
     @property
     def precision(self) -> Precision:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 from gnomon.training.events import LogRecord, StepRecord
 from gnomon.training.state import IntervalSums, TrainingState
+from gnomon.training.utilisation import Work
 
 
 class Meter:
@@ -13,16 +16,22 @@ class Meter:
 
     What belongs to the training (sums of losses) lives in its state and survives a crash; what
     belongs to this process (its speed) lives here.
+
+    Args:
+        log_every: steps of a log line.
+        ceiling: the most operations a second that the device makes, asked for when it is needed.
     """
 
-    def __init__(self, *, log_every: int) -> None:
+    def __init__(self, *, log_every: int, ceiling: Callable[[], float]) -> None:
         self._log_every = log_every
+        self._ceiling = ceiling
         self._forget()
 
     def _forget(self) -> None:
         self._num_tokens = 0
         self._seconds = 0.0
         self._data_seconds = 0.0
+        self._work: Work | None = Work(0.0, 0.0)
 
     def add(self, step: StepRecord, state: TrainingState, eta_seconds: float) -> LogRecord | None:
         """Count a step in, here and in `state`; the log line where one is due."""
@@ -33,6 +42,8 @@ class Meter:
         self._num_tokens += step.num_tokens
         self._seconds += step.seconds
         self._data_seconds += step.data_seconds
+        if self._work is not None:
+            self._work = None if step.work is None else self._work + step.work
         if step.step % self._log_every:
             return None
         nll = interval.nll / interval.num_tokens
@@ -50,6 +61,13 @@ class Meter:
             data_share=self._data_seconds / self._seconds,
             eta_seconds=eta_seconds,
         )
+        if self._work is not None:
+            most = self._ceiling() * self._seconds
+            record = replace(
+                record,
+                utilisation=self._work.real / most,
+                padded_utilisation=self._work.padded / most,
+            )
         state.interval = IntervalSums()
         self._forget()
         return record

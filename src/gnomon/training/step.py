@@ -20,6 +20,7 @@ from gnomon.training.objective import Objective
 from gnomon.training.optimizer import Optimizer
 from gnomon.training.state import TrainingState
 from gnomon.training.task import Task
+from gnomon.training.utilisation import Workload
 
 
 class NotFinite(Exception):
@@ -60,6 +61,7 @@ class TakeStep:
         self._moving_average = moving_average
         self._audience = audience
         self._device = device
+        self._workload = Workload.of(task, objective.num_passes)
 
     def __call__(self, state: TrainingState, cursor: DataCursor) -> StepRecord:
         """Take the step after `state.step`; both arguments then stand behind it.
@@ -70,7 +72,8 @@ class TakeStep:
         started = time.perf_counter()
         step, epoch = state.step + 1, cursor.epoch
         states = generator_states(self._device)  # so that a failed step can be run again
-        batches = [self._task.collate(spec) for spec in cursor.take(self._config.accumulate)]
+        specs = cursor.take(self._config.accumulate)
+        batches = [self._task.collate(spec) for spec in specs]
         num_tokens = sum(self._objective.num_tokens(self._task.target(b)) for b in batches)
         batches = [batch.to(self._device) for batch in batches]
         data_seconds = time.perf_counter() - started
@@ -116,6 +119,7 @@ class TakeStep:
             num_correct=None if gradients.num_correct is None else int(gradients.num_correct),
             seconds=time.perf_counter() - started,
             data_seconds=data_seconds,
+            work=None if self._workload is None else self._workload(specs, num_tokens),
         )
 
 

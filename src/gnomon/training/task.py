@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gnomon.model import Projection
+from gnomon.model.flops import TextLengths
 
 
 class Batch(Protocol):
@@ -60,6 +61,10 @@ class Task(Protocol[BatchT]):
         A pure function of seed and number. A part may be made when it is asked for, so that a long
         epoch need not be held as a whole; each part holds at least one batch.
         """
+        ...
+
+    def lengths(self, spec: Any) -> TextLengths:
+        """Tokens of these examples as they stand in a batch, without making it."""
         ...
 
     def collate(self, spec: Any) -> BatchT:
