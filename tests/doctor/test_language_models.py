@@ -217,7 +217,7 @@ def test_labels_of_visible_tokens_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_decay_of_norms_is_told(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from gnomon.doctor import preflight as module
-    from gnomon.training.optimizer import ParameterGroup, group_parameters
+    from gnomon.training.optimizers import ParameterGroup, group_parameters
 
     def one_group(model: Any, config: Any) -> list[ParameterGroup]:
         groups = group_parameters(model, config)

@@ -127,6 +127,11 @@ def test_all_errors_are_reported_at_once() -> None:
             ["model.position.kind=rope", "model.position.rope.scaling=dynamic_ntk"],
             ["dynamic_ntk"],
         ),
+        (
+            ["optimizer.name=schedule_free", "averaging.kind=ema"],
+            ["schedule.kind", "averaging.kind"],
+        ),
+        (["optimizer.momentum=1.0"], ["optimizer.momentum"]),
     ],
 )
 def test_broken_rules_are_named(overrides: list[str], names: list[str]) -> None:
@@ -145,6 +150,10 @@ def test_keys_without_effect_warn() -> None:
         load_recipe("tiny", ["model.attention.window=8"])
     with pytest.warns(RecipeWarning, match=r"decoding\.alpha"):
         load_recipe("tiny", ["decoding.length_penalty=none", "decoding.alpha=1.0"])
+    with pytest.warns(RecipeWarning, match=r"optimizer\.momentum"):
+        load_recipe("tiny", ["optimizer.momentum=0.9"])
+    with pytest.warns(RecipeWarning, match=r"optimizer\.eps"):
+        load_recipe("tiny", ["optimizer.name=adafactor", "optimizer.eps=1e-7"])
     with pytest.warns(RecipeWarning, match=r"objective\.r_drop"):
         load_recipe("tiny", ["objective.r_drop=5.0", "model.dropout=0.0"])
 

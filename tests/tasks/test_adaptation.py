@@ -15,7 +15,7 @@ from gnomon.interop import import_model
 from gnomon.model import ClassifierConfig, ClassifierNetwork, LoraConfig, Transformer
 from gnomon.model.lora import LowRank
 from gnomon.training import OptimizerConfig
-from gnomon.training.optimizer import Optimizer, group_parameters
+from gnomon.training.optimizers import Optimizer, group_parameters
 from interop.zoo import save
 from label_training import RECIPE, write
 from model_configs import CONFIGS

@@ -11,7 +11,15 @@ import pytest
 import torch
 
 from gnomon import files
-from gnomon.training import AveragingConfig, MemoryConfig, ObjectiveConfig, checkpoint, keeper
+from gnomon.training import (
+    AveragingConfig,
+    MemoryConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    checkpoint,
+    keeper,
+)
+from gnomon.training.optimizers import Optimizer
 from gnomon.training.run import RunFolder
 from training.tiny_task import TinyTask, trainer
 
@@ -161,15 +169,20 @@ EXTRAS = {
     }
     for kind in ("ema", "last", "best")
 }
+# It has weights to ship beside those to train, and counts of its own.
+EXTRAS["schedule_free"] = {"optimizer": OptimizerConfig(name="schedule_free")}
 
 
 @pytest.mark.parametrize("kind", sorted(EXTRAS))
 def test_killed_with_every_option_on(tmp_path, uninterrupted, kind):
+    if kind == "schedule_free":
+        pytest.importorskip("schedulefree")
+        Optimizer(TinyTask().model, EXTRAS[kind]["optimizer"])  # imports, as in `uninterrupted`
     extras, seconds = EXTRAS[kind], uninterrupted[1]
     finish(tmp_path / "whole", **extras)
     expected = result(tmp_path / "whole")
     assert expected[1] != uninterrupted[0][1]  # the options do something
-    assert bool(expected[5]) == (kind != "ema")
+    assert bool(expected[5]) == (kind in ("last", "best"))
     path = tmp_path / "killed"
     kill_at_random_moments(path, seconds / 2, random.Random(), kills=5, **extras)
     finish(path, **extras)

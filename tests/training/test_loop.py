@@ -8,7 +8,7 @@ import torch
 from gnomon.errors import RecipeError
 from gnomon.training.events import Listener
 from gnomon.training.objective import ObjectiveConfig
-from gnomon.training.optimizer import OptimizerConfig
+from gnomon.training.optimizers import OptimizerConfig
 from gnomon.training.run import RunFolder
 from training.tiny_task import TinyTask, trainer
 

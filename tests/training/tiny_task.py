@@ -19,7 +19,7 @@ from gnomon.training.config import TrainingConfig
 from gnomon.training.loop import Trainer
 from gnomon.training.memory import MemoryConfig
 from gnomon.training.objective import ObjectiveConfig
-from gnomon.training.optimizer import OptimizerConfig
+from gnomon.training.optimizers import OptimizerConfig
 from gnomon.training.run import RunFolder
 from gnomon.training.schedule import ScheduleConfig
 

@@ -25,7 +25,7 @@ from gnomon.recipes import ClassificationRecipe, DocumentRecipe, Recipe, Transla
 from gnomon.tasks import ClassificationTask, DocumentTask, TranslationTask
 from gnomon.text import Batch
 from gnomon.training import Objective
-from gnomon.training.optimizer import group_parameters
+from gnomon.training.optimizers import group_parameters
 
 # What spoils a run silently, and takes a few small passes at most to see. Checks that make
 # optimizer steps, or judge what only a trained model has, are left to `gnomon doctor RUN`.
@@ -203,9 +203,9 @@ def _groups(model: nn.Module, recipe: Recipe, learning_rate: float) -> Groups:
             {
                 "params": list(group.parameters.values()),
                 "weight_decay": group.weight_decay,
-                "betas": config.betas,
-                "eps": config.eps,
+                "decoupled_weight_decay": True,
                 "lr": learning_rate * group.rate,
+                **({} if group.is_orthogonal else config.adaptive()),
             }
             for group in group_parameters(model, config)
         ]

@@ -82,6 +82,23 @@ class Recipe(ABC):
                 f"training.best_mode must be 'min' for {' and '.join(lower)}, 'max' for other "
                 f"scores; seen: {self.training.best_mode!r} for {self.training.best_metric}"
             )
+        if self.optimizer.averages:
+            found += self._problems_of_averaging_optimizer()
+        return found
+
+    def _problems_of_averaging_optimizer(self) -> list[str]:
+        name, found = self.optimizer.name, []
+        if self.schedule.kind != "constant":
+            found.append(
+                f'optimizer.name "{name}" wants a rate that does not fall, its mean does that '
+                f'work; seen: schedule.kind "{self.schedule.kind}"; mend: "constant" (with '
+                "schedule.peak and schedule.warmup_steps)"
+            )
+        if self.averaging.kind != "none":
+            found.append(
+                f'optimizer.name "{name}" averages the weights itself; seen: averaging.kind '
+                f'"{self.averaging.kind}"; mend: "none"'
+            )
         return found
 
     def unused(self) -> list[str]:

@@ -26,7 +26,7 @@ from gnomon.training.log import TensorBoardLog, read_metrics
 from gnomon.training.loop import Trainer
 from gnomon.training.memory import MemoryConfig
 from gnomon.training.objective import Objective, ObjectiveConfig
-from gnomon.training.optimizer import OptimizerConfig
+from gnomon.training.optimizers import OptimizerConfig
 from gnomon.training.precision import choose_device
 from gnomon.training.run import RunFolder
 from gnomon.training.schedule import ScheduleConfig

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon.training.generators import restore_generator_states
 from gnomon.training.loss_scale import LossScale
-from gnomon.training.optimizer import Optimizer
+from gnomon.training.optimizers import Optimizer
 from gnomon.training.passes import Passes
 from gnomon.training.precision import Precision
 

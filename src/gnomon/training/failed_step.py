@@ -12,7 +12,7 @@ from torch import Tensor
 from gnomon.training.events import FailedStep
 from gnomon.training.generators import generator_states, restore_generator_states
 from gnomon.training.guard import find_non_finite
-from gnomon.training.optimizer import Optimizer
+from gnomon.training.optimizers import Optimizer
 from gnomon.training.passes import Passes
 
 

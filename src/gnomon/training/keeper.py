@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from gnomon.training.averaging import (
 from gnomon.training.checkpoint import Checkpoint, Checkpoints
 from gnomon.training.events import AverageRecord
 from gnomon.training.generators import generator_states, restore_generator_states
-from gnomon.training.optimizer import Optimizer
+from gnomon.training.optimizers import Optimizer
 from gnomon.training.state import TrainingState
 from gnomon.training.task import Task
 from gnomon.training.validation import Validation
@@ -90,7 +90,9 @@ class Keeper:
 
     def shipped_weights(self) -> AbstractContextManager[None]:
         """Within the block the model is the one to validate and to ship."""
-        return nullcontext() if self._moving_average is None else self._moving_average.in_place()
+        if self._moving_average is None:
+            return self._optimizer.shipped_weights()
+        return self._moving_average.in_place()
 
     def average(self, state: TrainingState, validation: Validation | None) -> AverageRecord:
         """Write `checkpoints/averaged/` from saved ones, the last step's among them, and judge it.

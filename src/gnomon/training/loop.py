@@ -35,7 +35,7 @@ from gnomon.training.log import MetricsLog
 from gnomon.training.memory import MemoryConfig, keeping
 from gnomon.training.meter import Meter
 from gnomon.training.objective import Objective, ObjectiveConfig
-from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups
+from gnomon.training.optimizers import Optimizer, OptimizerConfig, describe_groups
 from gnomon.training.passes import Passes
 from gnomon.training.precision import Precision, choose_device, choose_precision
 from gnomon.training.run import RunFolder

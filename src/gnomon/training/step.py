@@ -17,7 +17,7 @@ from gnomon.training.events import FailedStep, StepRecord
 from gnomon.training.failed_step import look_again
 from gnomon.training.generators import generator_states
 from gnomon.training.objective import Objective
-from gnomon.training.optimizer import Optimizer
+from gnomon.training.optimizers import Optimizer
 from gnomon.training.state import TrainingState
 from gnomon.training.task import Task
 from gnomon.training.utilisation import Workload

@@ -23,7 +23,7 @@ from gnomon.errors import DoctorError, GnomonError, ModelError
 from gnomon.model import Transformer
 from gnomon.tasks.likelihood import predict
 from gnomon.training import Objective, ObjectiveConfig, RunFolder
-from gnomon.training.optimizer import Optimizer
+from gnomon.training.optimizers import Optimizer
 
 
 def opened(named: str | Path | None, **options: object) -> Target:

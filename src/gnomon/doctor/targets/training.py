@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +17,9 @@ from gnomon.tasks.likelihood import predict
 from gnomon.text import PAD_ID
 from gnomon.training import Objective, OptimizerConfig
 from gnomon.training.objective import LossSums
-from gnomon.training.optimizer import group_parameters
+from gnomon.training.optimizers import ParameterGroup, group_parameters
+from gnomon.training.optimizers.rule import TorchRule, torch_groups
+from gnomon.training.optimizers.rules import build_rules
 
 
 class OwnLoss(NamedTuple):
@@ -76,33 +79,43 @@ def torch_optimizer(
     config: OptimizerConfig,
     learning_rate: float,
     tensors: Mapping[str, Tensor] | None = None,
-) -> torch.optim.AdamW:
-    """AdamW of torch over gnomon's groups: the same arithmetic as the loop's own, to look into."""
-    groups = group_parameters(model, config)
-    optimizer = torch.optim.AdamW(
-        [
-            {
-                "params": list(group.parameters.values()),
-                "weight_decay": group.weight_decay,
-                "lr": learning_rate * group.rate,
-            }
-            for group in groups
-        ],
-        lr=learning_rate,
-        betas=config.betas,
-        eps=config.eps,
-        fused=True,
+) -> torch.optim.Optimizer:
+    """The loop's own arithmetic as torch's classes have it, to look into."""
+    rules = build_rules(group_parameters(model, config), config, adamw=_adamw)
+    optimizers = []
+    for rule in rules:
+        assert isinstance(rule, TorchRule)
+        if tensors is not None:
+            rule.load_state_tensors(tensors)
+        for options, group in zip(rule.optimizer.param_groups, rule.groups, strict=True):
+            options["lr"] = learning_rate * group.rate
+        optimizers.append(rule.optimizer)
+    return optimizers[0] if len(optimizers) == 1 else Several(optimizers)
+
+
+def _adamw(groups: Sequence[ParameterGroup], config: OptimizerConfig) -> TorchRule:
+    adamw = torch.optim.AdamW(
+        torch_groups(groups), lr=1.0, betas=config.betas, eps=config.eps, fused=True
     )
-    names = {name: parameter for group in groups for name, parameter in group.parameters.items()}
-    for name, parameter in names.items():
-        state = {
-            key: tensors[f"{key}/{name}"].to(parameter.device, copy=True)
-            for key in ("step", "exp_avg", "exp_avg_sq")
-            if tensors is not None and f"{key}/{name}" in tensors
-        }
-        if state:
-            optimizer.state[parameter] = state
-    return optimizer
+    return TorchRule(adamw, groups, ("step", "exp_avg", "exp_avg_sq"))
+
+
+class Several(torch.optim.Optimizer):
+    """Optimizers over different parameters, which step together."""
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self._optimizers = optimizers
+        self.defaults = {}
+        self.param_groups = [group for each in optimizers for group in each.param_groups]
+        self.state = defaultdict(dict)
+        for each in optimizers:
+            self.state.update(each.state)
+            each.state = self.state  # no parameter belongs to two of them
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """All of them."""
+        for each in self._optimizers:
+            each.step()
 
 
 def _sums(objective: Objective, module: Transformer, batch: Mapping[str, Tensor]) -> LossSums:
@@ -119,7 +132,7 @@ def _loss(objective: Objective, module: Transformer, batch: Mapping[str, Tensor]
 
 
 def _step(
-    model: nn.Module, own_loss: OwnLoss, optimizer: torch.optim.AdamW, clip_norm: float
+    model: nn.Module, own_loss: OwnLoss, optimizer: torch.optim.Optimizer, clip_norm: float
 ) -> Callable[[Sequence[Mapping[str, Tensor]]], float]:
     """One step as the loop makes it: the mean over the tokens of all micro-batches, then clip."""
 

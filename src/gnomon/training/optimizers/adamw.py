@@ -7,21 +7,16 @@ arithmetic is the same, so the results are, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from gnomon.training.optimizers.config import OptimizerConfig
+from gnomon.training.optimizers.groups import ParameterGroup
 
-@dataclass(frozen=True)
-class DecayGroup:
-    """Parameters with one weight decay and one part of the learning rate."""
-
-    parameters: Sequence[nn.Parameter]
-    weight_decay: float
-    rate: float = 1.0
+_KEYS = ("step", "exp_avg", "exp_avg_sq")
 
 
 class FusedAdamW:
@@ -31,19 +26,16 @@ class FusedAdamW:
         state: of each parameter that had a gradient: `step` (fp32 scalar), `exp_avg`, `exp_avg_sq`.
     """
 
-    def __init__(
-        self, groups: Sequence[DecayGroup], *, betas: tuple[float, float], eps: float
-    ) -> None:
+    def __init__(self, groups: Sequence[ParameterGroup], config: OptimizerConfig) -> None:
         self._groups = groups
-        self._betas = betas
-        self._eps = eps
+        self._config = config
         self.state: dict[Tensor, dict[str, Tensor]] = {}
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
         """Update all parameters that have a gradient."""
         for group in self._groups:
-            moved = [p for p in group.parameters if p.grad is not None]
+            moved = [p for p in group.parameters.values() if p.grad is not None]
             states = [self._state_of(parameter) for parameter in moved]
             adamw(
                 [*moved],
@@ -54,11 +46,11 @@ class FusedAdamW:
                 [state["step"] for state in states],
                 fused=True,  # must be asked for on a CPU, where it is 3.6 times faster
                 amsgrad=False,
-                beta1=self._betas[0],
-                beta2=self._betas[1],
+                beta1=self._config.betas[0],
+                beta2=self._config.betas[1],
                 lr=learning_rate * group.rate,
                 weight_decay=group.weight_decay,
-                eps=self._eps,
+                eps=self._config.eps,
                 maximize=False,
             )
 
@@ -71,3 +63,25 @@ class FusedAdamW:
                 "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
             }
         return state
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """What it remembers as `key/parameter name` → tensor."""
+        return {
+            f"{key}/{name}": value
+            for group in self._groups
+            for name, parameter in group.parameters.items()
+            for key, value in self.state.get(parameter, {}).items()
+        }
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `state_tensors` gave."""
+        self.state.clear()
+        for group in self._groups:
+            for name, parameter in group.parameters.items():
+                state = {
+                    key: tensors[f"{key}/{name}"].to(parameter.device, copy=True)
+                    for key in _KEYS
+                    if f"{key}/{name}" in tensors  # a parameter may have had no gradient yet
+                }
+                if state:
+                    self.state[parameter] = state

@@ -13,7 +13,7 @@ from gnomon.model import (
     Transformer,
     TransformerConfig,
 )
-from gnomon.training.optimizer import Optimizer, OptimizerConfig, describe_groups, group_parameters
+from gnomon.training.optimizers import Optimizer, OptimizerConfig, describe_groups, group_parameters
 from training.tiny_task import TinyModel
 
 
@@ -223,7 +223,7 @@ def test_the_dense_step_is_torchs_own_bit_for_bit():
 def test_an_optimizer_imports_no_compiler():
     """PyTorch's takes seconds of CPU, at every start of a training."""
     script = (
-        "import sys, torch; from gnomon.training.optimizer import Optimizer, OptimizerConfig; "
+        "import sys, torch; from gnomon.training.optimizers import Optimizer, OptimizerConfig; "
         "model = torch.nn.Linear(2, 2); optimizer = Optimizer(model, OptimizerConfig()); "
         "model(torch.ones(1, 2)).sum().backward(); optimizer.gradient_norm(); "
         "optimizer.step(0.1); print('torch._dynamo' in sys.modules)"
