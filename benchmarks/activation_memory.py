@@ -30,6 +30,7 @@ from gnomon.model.norm import NormConfig
 from gnomon.training import MemoryConfig, Objective, ObjectiveConfig
 from gnomon.training.allocator import keep_freed_memory
 from gnomon.training.memory import keeping
+from gnomon.training.precision import FORMATS, choose_precision
 
 WAYS = {
     "kept": MemoryConfig(),
@@ -64,16 +65,17 @@ class Step:
         self.source = torch.randint(4, given.vocab, shape)
         self.target = torch.randint(4, given.vocab, (shape[0], shape[1] + 1))
         self.objective = Objective(ObjectiveConfig(), pad_id=0)
-        self.bf16 = given.precision == "bf16"
+        self.precision = choose_precision(given.precision, CPU)
 
     def __call__(self, way: str) -> int:
         """Resident bytes between the two passes."""
         context = keeping(WAYS[way], self.model, CPU)
         self.model.zero_grad(set_to_none=True)
-        with context(), torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
-            sums = self.objective(self.target, self.outputs)
-        between = resident() - self.model.table("output").nbytes
-        sums.loss.backward()  # type: ignore[no-untyped-call]
+        with self.precision.weights(self.model):
+            with context(), self.precision.autocast():
+                sums = self.objective(self.target, self.outputs)
+            between = resident() - self.model.table("output").nbytes
+            sums.loss.backward()  # type: ignore[no-untyped-call]
         return between
 
     def outputs(self, inputs: Tensor, keep: Tensor) -> Projection:
@@ -138,7 +140,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--placement", default="post")
-    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--precision", default="fp32", choices=FORMATS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--clock", default="wall", choices=["wall", "cpu"])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))

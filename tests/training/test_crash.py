@@ -170,7 +170,10 @@ EXTRAS = {
     for kind in ("ema", "last", "best")
 }
 # It has weights to ship beside those to train, and counts of its own.
-EXTRAS["schedule_free"] = {"optimizer": OptimizerConfig(name="schedule_free")}
+EXTRAS["schedule_free"] = {
+    "optimizer": OptimizerConfig(name="schedule_free"),
+    "precision": "bf16-master",
+}
 
 
 @pytest.mark.parametrize("kind", sorted(EXTRAS))

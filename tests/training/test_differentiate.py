@@ -42,7 +42,7 @@ def trained(path, precision, task=None, **settings):
     return training, told
 
 
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "bf16-master"])
 def test_reaches_the_loss_of_fp32_with_fp32_weights(tmp_path, precision):
     task = TinyTask(dropout=0.0)
     training, told = trained(tmp_path / "half", precision, task, max_steps=150)

@@ -26,6 +26,7 @@ from gnomon.tasks import ClassificationTask, DocumentTask, TranslationTask
 from gnomon.text import Batch
 from gnomon.training import Objective
 from gnomon.training.optimizers import group_parameters
+from gnomon.training.precision import products_in
 
 # What spoils a run silently, and takes a few small passes at most to see. Checks that make
 # optimizer steps, or judge what only a trained model has, are left to `gnomon doctor RUN`.
@@ -134,13 +135,12 @@ def _packed(task: DocumentTask, recipe: DocumentRecipe) -> Patient:
 def _trained_by(model: nn.Module, recipe: Recipe, d_model: int) -> dict[str, Any]:
     """Optimizer, schedule and precision, as the training will have them."""
     schedule = recipe.schedule.build(d_model=d_model, max_steps=recipe.training.max_steps)
-    precision = recipe.training.precision
     return {
         "optimizer": _groups(model, recipe, schedule(1)),
         "schedule": lambda past: schedule(past + 1),
         "clip_norm": recipe.optimizer.clip_norm or None,
         "planned_steps": recipe.training.max_steps,
-        "precision": None if precision == "auto" else precision,
+        "precision": products_in(recipe.training.precision),
     }
 
 

@@ -24,7 +24,8 @@ class TrainingConfig:
     # Micro-batches per step; their gradients sum to that of one batch of all their tokens.
     accumulate: int = 1
     # Number format of matrix products: auto takes bf16 where the hardware has it, fp16 on GPUs that
-    # have nothing else. A step that is not finite in a short format is taken again in a wider one.
+    # have nothing else; bf16-master: of all that a pass computes. A step that is not finite in a
+    # short format is taken again in a wider one.
     precision: PrecisionName = "auto"
     # auto takes the GPU where there is one.
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -34,13 +34,14 @@ class Passes:
         Args:
             scale: by which the gradient is multiplied, the loss not.
         """
-        with self.keeping(), self.precision.autocast():
-            sums = self.objective(
-                self.task.target(batch),
-                partial(self.task.outputs, batch.repeated(self.objective.num_passes)),
-                count_correct=count_correct,
-            )
-        (sums.loss / num_tokens * scale).backward()  # type: ignore[no-untyped-call]
+        with self.precision.weights(self.task.model):
+            with self.keeping(), self.precision.autocast():
+                sums = self.objective(
+                    self.task.target(batch),
+                    partial(self.task.outputs, batch.repeated(self.objective.num_passes)),
+                    count_correct=count_correct,
+                )
+            (sums.loss / num_tokens * scale).backward()  # type: ignore[no-untyped-call]
         return sums
 
     def loss(self, batches: Sequence[Any], num_tokens: int) -> Tensor:

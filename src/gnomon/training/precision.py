@@ -2,23 +2,27 @@
 
 bf16 and fp16 mean fp32 weights and optimizer states with matrix products in the shorter format
 (autocast). bf16 has fp32's range and needs nothing else; under fp16 the loss is scaled
-(`training/loss_scale.py`). Weights are cast once per forward pass.
+(`training/loss_scale.py`). Weights are cast once per forward pass. bf16-master means that within a
+pass everything is in bf16, weights, norms and what passes from layer to layer, and only softmax,
+sums and the loss count in fp32; the weights that the optimizer moves are fp32 all the same.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
+from torch import nn
 
 from gnomon.errors import RecipeError
+from gnomon.training.short_weights import short_weights
 
-PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
-Format = Literal["fp32", "bf16", "fp16"]
-FORMATS: tuple[Format, ...] = ("fp32", "bf16", "fp16")
+PrecisionName = Literal["auto", "fp32", "bf16", "bf16-master", "fp16"]
+Format = Literal["fp32", "bf16", "bf16-master", "fp16"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 # Times that bf16 products must be faster to outweigh the casts around them.
 _LEAST_GAIN = 1.5
@@ -35,20 +39,27 @@ class Precision:
     device: torch.device
     reason: str  # one sentence for the log: why this one
 
+    def weights(self, model: nn.Module) -> AbstractContextManager[object]:
+        """A fresh context for one forward and backward pass, without effect but in bf16-master."""
+        if self.name == "bf16-master":
+            return short_weights(model, torch.bfloat16)
+        return nullcontext()
+
     def autocast(self) -> AbstractContextManager[object]:
-        """A fresh context for one forward pass, without effect in fp32."""
+        """A fresh context for one forward pass, without effect in fp32 and bf16-master."""
         dtype = torch.float16 if self.name == "fp16" else torch.bfloat16
-        return torch.autocast(self.device.type, dtype=dtype, enabled=self.name != "fp32")
+        is_mixed = self.name in ("bf16", "fp16")
+        return torch.autocast(self.device.type, dtype=dtype, enabled=is_mixed)
 
     def wider(self) -> Precision | None:
         """The next format with more range or more digits; None after fp32."""
-        following: dict[Format, Format] = {"fp16": "bf16", "bf16": "fp32"}
+        following: dict[Format, Format] = {"fp16": "bf16", "bf16-master": "bf16", "bf16": "fp32"}
         name = following.get(self.name)
         return None if name is None else Precision(name, self.device, f"{name} after {self.name}")
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
-    """Settle `name` ("auto", "fp32", "bf16" or "fp16") for `device`.
+    """Settle `name` ("auto" or one of `FORMATS`) for `device`.
 
     On CPUs "auto" lets both multiply a matrix of a training's size and takes bf16 where it is
     clearly faster. Instruction sets do not tell: bf16 is 5 times faster with Intel's AMX tiles and
@@ -64,8 +75,17 @@ def choose_precision(name: str, device: torch.device) -> Precision:
         if name == known:
             return Precision(known, device, f"{name} as asked")
     raise RecipeError(
-        "training.precision must be one of auto, fp32, bf16, fp16", seen=name, mend='use "auto"'
+        f"training.precision must be one of auto, {', '.join(FORMATS)}",
+        seen=name,
+        mend='use "auto"',
     )
+
+
+def products_in(name: PrecisionName) -> Literal["fp32", "bf16", "fp16"] | None:
+    """The number format of matrix products; None where the device is asked first."""
+    plain: dict[PrecisionName, Literal["fp32", "bf16", "fp16"]]
+    plain = {"fp32": "fp32", "bf16": "bf16", "bf16-master": "bf16", "fp16": "fp16"}
+    return plain.get(name)
 
 
 def _best(device: torch.device) -> Precision:

@@ -18,7 +18,7 @@ from gnomon.tasks.replacement import Replacer
 from gnomon.text.document_files import DocumentSource
 from gnomon.text.framing import Framing, load_framing
 from gnomon.training import choose_device
-from gnomon.training.precision import choose_precision
+from gnomon.training.precision import choose_precision, products_in
 
 
 class ReplacedTokenJob(DocumentJob[ReplacedTokenRecipe, ReplacedTokenTask]):
@@ -70,7 +70,8 @@ class ReplacedTokenJob(DocumentJob[ReplacedTokenRecipe, ReplacedTokenTask]):
         assert generator is not None, "a job is prepared first"
         network = taken_over(generator, recipe.model)
         device = choose_device(recipe.training.device)
-        precision = choose_precision(recipe.training.precision, device)
+        wanted = recipe.training.precision
+        precision = choose_precision(products_in(wanted) or wanted, device)
         return ReplacedTokenTask(
             ClassifierNetwork(network, ClassifierConfig(), len(LABELS), per_token=True),
             self.preparation,

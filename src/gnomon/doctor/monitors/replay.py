@@ -94,10 +94,11 @@ def _of_run(bundle: Bundle) -> Finding:
                 for name, value in bundle.batch.items()
                 if name.startswith(f"{number}.")
             }
-            with precision.autocast():
-                target = bundle.batch[f"{number}.target"]
-                sums = objective(target, partial(predict, batch))
-            (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+            with precision.weights(model):
+                with precision.autocast():
+                    target = bundle.batch[f"{number}.target"]
+                    sums = objective(target, partial(predict, batch))
+                (sums.loss / num_tokens).backward()  # type: ignore[no-untyped-call]
             total = total + sums.loss.detach() / num_tokens
         return total
 

@@ -20,6 +20,7 @@ from gnomon.training.objective import LossSums
 from gnomon.training.optimizers import ParameterGroup, group_parameters
 from gnomon.training.optimizers.rule import TorchRule, torch_groups
 from gnomon.training.optimizers.rules import build_rules
+from gnomon.training.precision import products_in
 
 
 class OwnLoss(NamedTuple):
@@ -53,13 +54,12 @@ def training_fields(
         d_model=recipe.model.d_model, max_steps=recipe.training.max_steps
     )
     optimizer = torch_optimizer(model, recipe.optimizer, schedule(step + 1), tensors)
-    precision = recipe.training.precision
     fields: dict[str, Any] = {
         "optimizer": optimizer,
         "schedule": lambda past: schedule(past + 1),
         "clip_norm": recipe.optimizer.clip_norm or None,
         "planned_steps": recipe.training.max_steps,
-        "precision": None if precision == "auto" else precision,
+        "precision": products_in(recipe.training.precision),
         "recipe": recipe,
     }
     if isinstance(model, Transformer) and model.config.family == "encoder_decoder":
