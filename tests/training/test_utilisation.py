@@ -17,6 +17,7 @@ from gnomon.tasks.packing import PackedRows, RowSpec
 from gnomon.training import Listener, LogRecord, StepRecord, read_metrics
 from gnomon.training.events import StepRecord as Step
 from gnomon.training.meter import Meter
+from gnomon.training.precision import FORMATS, Format
 from gnomon.training.state import TrainingState
 from gnomon.training.utilisation import Work, Workload, matmul_ceiling
 from small_training import RECIPE, opened
@@ -62,6 +63,11 @@ def test_a_foreign_network_is_not_counted(tmp_path: Path) -> None:
     record = meter.add(step(1, None), TrainingState(), 0.0)
     assert record is not None
     assert record.utilisation is None
+
+
+@pytest.mark.parametrize("precision", FORMATS)
+def test_every_format_has_a_ceiling(precision: Format) -> None:
+    assert matmul_ceiling(torch.device("cpu"), precision) > 1e6
 
 
 def test_measuring_the_ceiling_draws_nothing() -> None:

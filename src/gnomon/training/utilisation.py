@@ -18,7 +18,12 @@ from gnomon.training.task import Task
 _SIZES = (256, 512, 1024, 2048, 4096)
 _LONGEST = 0.03  # seconds that one product may take
 _SECONDS = 0.1  # of products from which the best is taken
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_DTYPES: dict[Format, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "bf16-master": torch.bfloat16,
+    "fp16": torch.float16,
+}
 
 
 @dataclass(frozen=True)
