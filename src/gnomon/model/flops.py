@@ -10,7 +10,7 @@ nothing, and what is computed a second time to save memory is not counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -108,6 +108,12 @@ class Operations:
 
         return Operations(
             summed(self.forward, other.forward), summed(self.backward, other.backward)
+        )
+
+    def __mul__(self, factor: float) -> Operations:
+        return Operations(
+            {part: count * factor for part, count in self.forward.items()},
+            {part: count * factor for part, count in self.backward.items()},
         )
 
 
@@ -224,8 +230,3 @@ def _matrix(weight: nn.Parameter, name: str, per: Per, share: float = 1.0) -> _P
 def _scores(attention: Attention, pairs: Per, share: float) -> _Part:
     width = attention.num_heads * attention.head_size
     return _Part("attention scores", pairs, 4.0 * width * share, 8.0 * width * share)
-
-
-def summed(operations: Sequence[Operations]) -> Operations:
-    """Of several passes together."""
-    return sum(operations, start=Operations({}, {}))

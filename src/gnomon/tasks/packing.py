@@ -78,6 +78,12 @@ class RowSpec:
     epoch: int
     rows: NDArray[np.int64]
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, part: slice | NDArray[np.int64]) -> RowSpec:
+        return RowSpec(self.epoch, self.rows[part])
+
 
 @dataclass(frozen=True, eq=False)
 class PackedBatch:

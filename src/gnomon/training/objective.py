@@ -67,14 +67,21 @@ class Objective:
     Args:
         pad_id: marks what is no token, see `Task.pad_id`.
         class_weights: fp32 [V], by which a token counts in the loss (not in the nll), 1 on average.
+        chunk: see `projected_loss`.
     """
 
     def __init__(
-        self, config: ObjectiveConfig, *, pad_id: int, class_weights: Tensor | None = None
+        self,
+        config: ObjectiveConfig,
+        *,
+        pad_id: int,
+        class_weights: Tensor | None = None,
+        chunk: int | None = None,
     ) -> None:
         self.config = config
         self.pad_id = pad_id
         self.class_weights = class_weights
+        self.chunk = chunk
         assert class_weights is None or not config.r_drop, "a recipe refuses the two together"
 
     @property
@@ -106,7 +113,7 @@ class Objective:
         count = len(kept_labels)
         rows_loss = partial(self._rows_loss, kept_labels, count_correct)
         if isinstance(found, Projection):
-            loss, sums = projected_loss(found, count, rows_loss)
+            loss, sums = projected_loss(found, count, rows_loss, self.chunk)
         else:
             loss, sums = rows_loss(found, slice(0, count))
         return LossSums(loss, sums[0], count, sums[1].long() if count_correct else None)

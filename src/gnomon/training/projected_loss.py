@@ -28,7 +28,7 @@ RowsLoss = Callable[[Tensor, slice], tuple[Tensor, Tensor]]
 
 
 def projected_loss(
-    projection: Projection, num_rows: int, rows_loss: RowsLoss
+    projection: Projection, num_rows: int, rows_loss: RowsLoss, chunk: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Sums of a loss over rows of logits that are made some at a time.
 
@@ -36,14 +36,16 @@ def projected_loss(
         projection: hidden states [P · M, D] of P passes over the same M rows, and the matrix.
         num_rows: M.
         rows_loss: is given logits [P · m, V] of m rows, pass after pass, and which rows they are.
+        chunk: elements of the logits that may be there at once; None: `CHUNK`.
 
     Returns:
         (loss, beside), both summed over all rows; the first carries the gradient.
     """
-    if projection.hidden[..., 0].numel() * len(projection.table) <= CHUNK:
+    chunk = CHUNK if chunk is None else chunk
+    if projection.hidden[..., 0].numel() * len(projection.table) <= chunk:
         return rows_loss(projection.logits(), slice(0, num_rows))
     sums: tuple[Tensor, Tensor] = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        projection.hidden, projection.table, projection.bias, num_rows, rows_loss
+        projection.hidden, projection.table, projection.bias, num_rows, rows_loss, chunk
     )
     return sums
 
@@ -57,6 +59,7 @@ class _ProjectedLoss(torch.autograd.Function):
         bias: Tensor | None,
         num_rows: int,
         rows_loss: RowsLoss,
+        chunk: int,
     ) -> tuple[Tensor, Tensor]:
         device, wanted = hidden.device.type, ctx.needs_input_grad
         ctx.dtypes = hidden.dtype, table.dtype
@@ -70,7 +73,7 @@ class _ProjectedLoss(torch.autograd.Function):
         table_gradient = table.new_zeros(table.shape, dtype=ctx.dtypes[1]) if wanted[1] else None
         bias_gradient = None if bias is None else bias.new_zeros(bias.shape, dtype=ctx.dtypes[1])
         loss, beside = torch.zeros((), device=device), None
-        step = max(1, CHUNK // (len(by_pass) * table.shape[0]))
+        step = max(1, chunk // (len(by_pass) * table.shape[0]))
         for start in range(0, max(1, num_rows), step):
             rows = slice(start, min(start + step, num_rows))
             states = by_pass[:, rows].flatten(0, 1)
@@ -102,7 +105,7 @@ class _ProjectedLoss(torch.autograd.Function):
                 ctx.saved_tensors, dtypes, ctx.needs_input_grad[:3], strict=True
             )
         ]
-        return (*gradients, None, None)
+        return (*gradients, None, None, None)
 
 
 def _add_product(total: Tensor, gradient: Tensor, states: Tensor) -> None:

@@ -59,7 +59,8 @@ class Task(Protocol[BatchT]):
         """The parts of epoch `number` (from 0), each some batches: the indices of their examples.
 
         A pure function of seed and number. A part may be made when it is asked for, so that a long
-        epoch need not be held as a whole; each part holds at least one batch.
+        epoch need not be held as a whole; each part holds at least one batch. A description
+        is cut as an array is.
         """
         ...
 

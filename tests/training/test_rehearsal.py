@@ -1,0 +1,101 @@
+"""What a batch keeps is foreseen from a few of its rows, and nothing moves while it is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from digits import write_digits
+from gnomon.tasks import TranslationTask
+from gnomon.training import (
+    AveragingConfig,
+    MemoryConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    projected_loss,
+    rehearsal,
+)
+from gnomon.training.config import TrainingConfig
+from gnomon.training.rehearsal import Rehearsal
+from small_training import RECIPE, opened
+
+LARGER = ["model.d_model=64", "model.num_encoder_layers=3", "model.num_decoder_layers=3"]
+MEMORY = {
+    "kept": MemoryConfig(),
+    "selective": MemoryConfig(recompute="selective"),
+    "full": MemoryConfig(recompute="full"),
+    "int8": MemoryConfig(activations="int8"),
+}
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> TranslationTask:
+    folder = tmp_path_factory.mktemp("rehearsal")
+    (folder / "r.toml").write_text(RECIPE)
+    data = write_digits(folder)
+    return opened(
+        folder / "r.toml", data, folder / "run", *LARGER, "training.tokens_per_batch=4000"
+    )
+
+
+def rehearsed(task: TranslationTask, **changes: Any) -> Rehearsal:
+    tables: dict[str, Any] = {
+        "training": TrainingConfig(precision="fp32", device="cpu"),
+        "objective": ObjectiveConfig(),
+        "optimizer": OptimizerConfig(),
+        "averaging": AveragingConfig(),
+        "memory": MemoryConfig(),
+    }
+    return Rehearsal(task, **(tables | changes))
+
+
+@pytest.mark.parametrize("in_chunks", [False, True], ids=["whole", "in chunks"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", sorted(MEMORY))
+def test_what_a_batch_keeps_is_foreseen(
+    task: TranslationTask,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    precision: Any,
+    in_chunks: bool,
+) -> None:
+    if in_chunks:
+        for module in (projected_loss, rehearsal):
+            monkeypatch.setattr(module, "CHUNK", 40_000)
+    training = TrainingConfig(precision=precision, device="cpu")
+    found = rehearsed(task, memory=MEMORY[name], training=training)
+    spec = task.epoch(0)[0][0]
+    real = found.kept(task.collate(spec))
+    # Which tensors are large enough for 8 bits the largest decides: a few rows tell it roughly.
+    tolerance = 0.15 if name == "int8" else 0.03
+    assert found.activations(spec)(len(spec)) == pytest.approx(real, rel=tolerance)
+
+
+def test_less_is_kept_with_less_memory(task: TranslationTask) -> None:
+    spec = task.epoch(0)[0][0]
+    kept = {
+        name: rehearsed(task, memory=memory).activations(spec)(len(spec))
+        for name, memory in MEMORY.items()
+    }
+    assert kept["kept"] > 1.5 * kept["selective"]
+    assert kept["kept"] > 2 * kept["full"]
+    assert kept["kept"] > 2.5 * kept["int8"]
+
+
+def test_weights_do_not_move(task: TranslationTask) -> None:
+    before = [parameter.clone() for parameter in task.model.parameters()]
+    found = rehearsed(task, optimizer=OptimizerConfig(weight_decay=0.1))
+    seconds, num_labels = found.micro_batch(task.epoch(0)[0][1])
+    assert seconds > 0
+    assert num_labels == task.collate(task.epoch(0)[0][1]).num_target_tokens
+    assert found.update() > 0
+    after = list(task.model.parameters())
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_rows_in_a_budget(task: TranslationTask) -> None:
+    found = rehearsed(task).activations(task.epoch(0)[0][0])
+    assert found.rows_in(10 * found.tokens_per_row + 3) == 10
+    assert found.rows_in(1) == 1
