@@ -190,7 +190,7 @@ def train(
         overrides=overrides,
     )
     folder = RunFolder(run_path(recipe, run))
-    recipe = _with_network(recipe, folder, start_from, say)
+    recipe = with_network(recipe, folder, start_from, say)
     # Slips are told before the text is read, which may take an hour.
     choose_device(recipe.training.device)
     choose(only=accept)
@@ -230,7 +230,7 @@ def train(
     return Training(folder.path, recipe, outcome)
 
 
-def _with_network(
+def with_network(
     recipe: Recipe, folder: RunFolder, start_from: str | Path | None, say: Say
 ) -> Recipe:
     """The recipe of a model of one stack with the network that it is, or was, fine-tuned from."""

@@ -44,12 +44,26 @@ def train(
             show_default=False,
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Train nothing and write nothing: say what it will cost in parameters, "
+            "operations, memory and time.",
+        ),
+    ] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: as JSON on standard output.")
+    ] = False,
 ) -> None:
     """Train a recipe. The same command again continues a run that was stopped, bit for bit."""
     from gnomon import api
     from gnomon.cli.progress import TrainingProgress
+    from gnomon.errors import RecipeError
 
-    training = api.train(
+    if json_ and not dry_run:
+        raise RecipeError("--json goes with --dry-run", mend="a run keeps its own metrics.jsonl")
+    loaded = api.read_recipe(
         recipe,
         source=src,
         target=tgt,
@@ -58,6 +72,14 @@ def train(
         valid_target=valid_tgt,
         valid_data=valid_data,
         overrides=set_ or [],
+    )
+    if dry_run:
+        from gnomon.cli.forecast import print_forecast
+
+        print_forecast(api.forecast(loaded, run=run, start_from=from_, say=say), as_json=json_)
+        return
+    training = api.train(
+        loaded,
         run=run,
         start_from=from_,
         listeners=[TrainingProgress(console())],

@@ -148,7 +148,7 @@ class Forecast:
         return self.operations.total / self.seconds_per_step / self.ceiling
 
 
-def forecast(rehearsal: Rehearsal, training: TrainingConfig, *, seconds: float = 5.0) -> Forecast:
+def foresee(rehearsal: Rehearsal, training: TrainingConfig, *, seconds: float = 5.0) -> Forecast:
     """Look at a training's first epoch, run a few of its batches, say what all will cost.
 
     Args:

@@ -18,7 +18,7 @@ from gnomon.training.config import TrainingConfig
 from gnomon.training.memory import MemoryConfig, keeping
 from gnomon.training.memory.footprint import Line, kept_bytes
 from gnomon.training.objective import Objective, ObjectiveConfig
-from gnomon.training.optimizer import Optimizer, OptimizerConfig
+from gnomon.training.optimizers import Optimizer, OptimizerConfig
 from gnomon.training.passes import Passes
 from gnomon.training.precision import choose_device, choose_precision
 from gnomon.training.projected_loss import CHUNK
