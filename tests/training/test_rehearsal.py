@@ -52,7 +52,7 @@ def rehearsed(task: TranslationTask, **changes: Any) -> Rehearsal:
 
 
 @pytest.mark.parametrize("in_chunks", [False, True], ids=["whole", "in chunks"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16-master"])
 @pytest.mark.parametrize("name", sorted(MEMORY))
 def test_what_a_batch_keeps_is_foreseen(
     task: TranslationTask,

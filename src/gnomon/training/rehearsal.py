@@ -121,7 +121,8 @@ class Rehearsal:
             with self.precision.autocast():
                 return objective(self.task.target(batch), partial(self.outputs, batch)).loss
 
-        return kept_bytes(self.memory, self.task.model, forward)
+        with self.precision.weights(self.task.model):
+            return kept_bytes(self.memory, self.task.model, forward)
 
     def outputs(self, batch: Any, inputs: Tensor, keep: Tensor) -> Tensor | Projection:
         """See `Task.outputs`; of as many copies of the batch as the objective wants."""
@@ -177,7 +178,7 @@ class Activations:
         rehearsal = self._rehearsal
         batch = self._batch.to(rehearsal.device)
         target = rehearsal.task.target(batch)
-        with rehearsal.precision.autocast():
+        with rehearsal.precision.weights(rehearsal.task.model), rehearsal.precision.autocast():
             keep = target[:, 1:] != rehearsal.task.pad_id
             passes = rehearsal.objective.num_passes
             inputs = target[:, :-1].repeat(passes, 1)
