@@ -16,6 +16,8 @@ from torch.nn import functional
 from gnomon.model.flops import TextLengths
 from gnomon.training.averaging import AveragingConfig
 from gnomon.training.config import TrainingConfig
+from gnomon.training.distributed import DistributedConfig, joined
+from gnomon.training.events import Outcome
 from gnomon.training.loop import Trainer
 from gnomon.training.memory import MemoryConfig
 from gnomon.training.objective import ObjectiveConfig
@@ -125,6 +127,8 @@ def trainer(run: RunFolder | Path, task: TinyTask | None = None, **settings: Any
         "optimizer": OptimizerConfig(),
         "averaging": AveragingConfig(),
         "memory": MemoryConfig(),
+        "distributed": None,
+        "world": None,
         "schedule": ScheduleConfig(kind="constant", peak=1e-2, warmup_steps=0).build(
             d_model=8, max_steps=100
         ),
@@ -137,3 +141,11 @@ def trainer(run: RunFolder | Path, task: TinyTask | None = None, **settings: Any
     )
     run = run if isinstance(run, RunFolder) else RunFolder(run)
     return Trainer(task or TinyTask(), run, training=training, **rest)
+
+
+def fit_as_rank(path: Path, task: TinyTask | None = None, **settings: Any) -> Outcome:
+    """Train as one of the ranks that the process group knows."""
+    distributed = settings.pop("distributed", None) or DistributedConfig(heartbeat_seconds=0)
+    with joined(distributed, torch.device("cpu"), path) as world:
+        training = trainer(path, task, world=world, distributed=distributed, **settings)
+        return training.fit()

@@ -27,8 +27,12 @@ def cache_beside(run: Path) -> Path:
     return run.resolve().parent / ".prepared"
 
 
-def claim(folder: RunFolder, recipe: Recipe) -> None:
+def claim(folder: RunFolder, recipe: Recipe, *, num_ranks: int = 1) -> None:
     """Make the run this recipe's, or find that it already is.
+
+    Args:
+        num_ranks: that share a step now; twice the ranks with half the accumulation is the same
+            training.
 
     Raises:
         RunError: it holds a training of another recipe, or no recipe at all.
@@ -43,7 +47,11 @@ def claim(folder: RunFolder, recipe: Recipe) -> None:
         raise RunError("a run must hold its recipe", seen=f"{folder.path} has no recipe.toml")
     began_with = read_run_recipe(folder)
     # These train nothing, or nothing else.
-    began_with = replace(began_with, doctor=recipe.doctor)
+    began_with = replace(began_with, doctor=recipe.doctor, distributed=recipe.distributed)
+    before = began_with.training.accumulate * _num_ranks(folder)
+    if recipe.training.accumulate * num_ranks == before:
+        training = replace(began_with.training, accumulate=recipe.training.accumulate)
+        began_with = replace(began_with, training=training)
     if "int8" not in (began_with.memory.activations, recipe.memory.activations):
         began_with = replace(began_with, memory=recipe.memory)
     if changes := difference(began_with, recipe):
@@ -54,6 +62,14 @@ def claim(folder: RunFolder, recipe: Recipe) -> None:
             mend="train elsewhere with --run DIR, or fine-tune this run's model with "
             f"--run DIR --from {folder.path}",
         )
+
+
+def _num_ranks(folder: RunFolder) -> int:
+    """How many ranks a run began with."""
+    try:
+        return int(json.loads(folder.manifest_path.read_text("utf-8")).get("num_ranks", 1))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return 1  # a manifest that cannot be read is told where it is compared
 
 
 def read_run_recipe(folder: RunFolder) -> Recipe:
@@ -84,12 +100,14 @@ def sign_manifest(
     recipe: Recipe,
     made_from: Mapping[str, str | None],
     start_from: str | Path | None,
+    num_ranks: int = 1,
 ) -> None:
     """Write what it takes to reproduce the run's numbers, or compare it with what began the run.
 
     Args:
         made_from: by name, hashes of the run's text and vocabulary; see `Job.identity`.
         start_from: the model that it began with, if any.
+        num_ranks: that share its steps.
 
     Raises:
         RunError: the text or its vocabulary is not what the run began with, or the model is not.
@@ -109,6 +127,7 @@ def sign_manifest(
             "seed": recipe.training.seed,
             "identity": identity,
             "command": sys.argv,
+            **({"num_ranks": num_ranks} if num_ranks > 1 else {}),
         }
         write_atomically(folder.manifest_path, json.dumps(manifest, indent=2) + "\n")
         return

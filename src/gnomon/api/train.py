@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ from gnomon.training import (
     TensorBoardLog,
     Trainer,
     choose_device,
+    joined,
+    own_rank,
 )
 
 Say = Callable[[str], None]
@@ -155,6 +158,9 @@ def train(
 ) -> Training:
     """Train a recipe into a run folder, or continue the training found there.
 
+    Started by torchrun, every rank calls this alike; rank 0 writes the run and is the only one
+    whose listeners hear anything.
+
     Args:
         recipe, source, target, data, valid_…, overrides: see `read_recipe`.
         run: the folder to write; default runs/NAME with the recipe's name.
@@ -192,19 +198,25 @@ def train(
     folder = RunFolder(run_path(recipe, run))
     recipe = with_network(recipe, folder, start_from, say)
     # Slips are told before the text is read, which may take an hour.
-    choose_device(recipe.training.device)
+    device = choose_device(recipe.training.device)
     choose(only=accept)
-    folder.refuse_foreign()
-    with folder.lock():
-        claim(folder, recipe)
-        continued = folder.state() is not None
-        job = job_of(recipe, say)
-        job.prepare(
-            cache_beside(folder.path),
-            folder.checkpoints.newest() if continued else [],
-            None if start_from is None or continued else model_folder(start_from),
-        )
-        sign_manifest(folder, recipe, job.identity(), start_from)
+    with ExitStack() as leaving:
+        if own_rank() == 0:
+            folder.refuse_foreign()
+            leaving.enter_context(folder.lock())
+        world = leaving.enter_context(joined(recipe.distributed, device, folder.path, warn=say))
+        with world.first_goes_first():
+            if world.is_first:
+                claim(folder, recipe, num_ranks=world.size)
+            continued = folder.state() is not None
+            job = job_of(recipe, say if world.is_first else _say_nothing)
+            job.prepare(
+                cache_beside(folder.path),
+                folder.checkpoints.newest() if continued else [],
+                None if start_from is None or continued else model_folder(start_from),
+            )
+            if world.is_first:
+                sign_manifest(folder, recipe, job.identity(), start_from, world.size)
         torch.manual_seed(recipe.training.seed)
         task = job.task
         trainer = Trainer(
@@ -218,16 +230,22 @@ def train(
             ),
             averaging=recipe.averaging,
             memory=recipe.memory,
+            distributed=recipe.distributed,
+            world=world,
             validate=job.validate,
             listeners=[TensorBoardLog(folder.tensorboard_path), *listeners],
-            monitors=job.monitors(folder),
+            monitors=job.monitors(folder) if world.is_first else None,
         )
-        if not continued:
+        if not continued and world.is_first:
             before_start(task)
             if check:
                 _examine(job, folder, recipe, accept, examined)
         outcome = trainer.fit()
     return Training(folder.path, recipe, outcome)
+
+
+def _say_nothing(message: str) -> None:
+    pass
 
 
 def with_network(

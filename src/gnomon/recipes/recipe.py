@@ -11,6 +11,7 @@ from gnomon.model import TransformerConfig
 from gnomon.recipes.doctor import DoctorConfig
 from gnomon.training import (
     AveragingConfig,
+    DistributedConfig,
     MemoryConfig,
     ObjectiveConfig,
     OptimizerConfig,
@@ -45,6 +46,7 @@ class Recipe(ABC):
     training: TrainingConfig = field(default_factory=TrainingConfig)
     averaging: AveragingConfig = field(default_factory=AveragingConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
+    distributed: DistributedConfig = field(default_factory=DistributedConfig)
     doctor: DoctorConfig = field(default_factory=DoctorConfig)
 
     def measured(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ here may import a room that lies above (recipes, api, cli).
 from gnomon.training.averaging import Average, AveragingConfig, write_mean, write_record
 from gnomon.training.checkpoint import check_weights
 from gnomon.training.config import TrainingConfig
+from gnomon.training.distributed import DistributedConfig, World, joined, own_rank
 from gnomon.training.events import (
     AverageRecord,
     CheckpointRecord,
@@ -38,6 +39,7 @@ __all__ = [
     "AverageRecord",
     "AveragingConfig",
     "CheckpointRecord",
+    "DistributedConfig",
     "FailedStep",
     "Listener",
     "LogRecord",
@@ -59,9 +61,12 @@ __all__ = [
     "TrainingConfig",
     "Validate",
     "ValidationRecord",
+    "World",
     "check_weights",
     "choose_device",
     "find_non_finite",
+    "joined",
+    "own_rank",
     "read_metrics",
     "write_mean",
     "write_record",

@@ -7,6 +7,7 @@ import time
 
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
+from gnomon.training.distributed import World
 from gnomon.training.state import TrainingState
 
 
@@ -18,6 +19,7 @@ class Agenda:
         cursor: where the data ends.
         validates: whether there is a validation.
         started: when this process began, by `time.perf_counter`.
+        world: ranks that must be of one mind, whatever their clocks say.
 
     Attributes:
         saved_step: the step of the newest checkpoint.
@@ -31,19 +33,21 @@ class Agenda:
         *,
         validates: bool,
         started: float,
+        world: World,
     ) -> None:
         self._config = config
         self._state = state
         self._cursor = cursor
         self._validates = validates
         self._started = started
+        self._world = world
         self._seconds_before = state.seconds
         self._first_step = state.step
         self.saved_step = state.step
         self.total_steps = self._estimate_total_steps()
 
     def reason_to_finish(self) -> str | None:
-        """Why training is over; None while it is not."""
+        """Why training is over; None while it is not. All ranks ask together."""
         config, state = self._config, self._state
         if config.patience and state.num_validations_without_gain >= config.patience:
             return "early_stopping"
@@ -51,7 +55,7 @@ class Agenda:
             return "max_steps"
         if self._cursor.exhausted:
             return "max_epochs"
-        if config.max_minutes and self.seconds() >= config.max_minutes * 60:
+        if config.max_minutes and self._world.any(self.seconds() >= config.max_minutes * 60):
             return "max_minutes"
         return None
 
@@ -86,5 +90,5 @@ class Agenda:
         total = self._config.max_steps
         if self._config.max_epochs is not None and not self._cursor.exhausted:
             batches = self._config.max_epochs * self._cursor.approximate_batches
-            total = min(total, math.ceil(batches / self._config.accumulate))
+            total = min(total, math.ceil(batches / (self._config.accumulate * self._world.size)))
         return max(total, self._state.step)

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from gnomon.errors import RunError
 from gnomon.model import mean_weights
 from gnomon.model.io import CARD_FILE, SCORES_HEADING, WEIGHTS_FILE, write_weights
-from gnomon.training.checkpoint import check_weights
+from gnomon.training.checkpoint import SHARDS, check_weights
 
 AVERAGE_FILE = "average.json"
 _FORMAT_VERSION = 1
-_NOT_THE_MODEL = (AVERAGE_FILE, "training.json", "training.safetensors")
+_NOT_THE_MODEL = (AVERAGE_FILE, "training.json", "training.safetensors", SHARDS)
 
 
 @dataclass(frozen=True, kw_only=True)

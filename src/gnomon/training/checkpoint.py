@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +26,7 @@ _FORMAT_VERSION = 1
 _NAME = re.compile(r"step-(\d{8,})")
 _TENSORS = "training.safetensors"
 _RECORD = "training.json"
+SHARDS = "optimizer"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,13 @@ class Checkpoint:
     state: TrainingState
     tensors: Mapping[str, Tensor]  # optimizer and generator states
     num_threads: int
+    num_ranks: int
+
+    @property
+    def shards(self) -> Path | None:
+        """Folder with the optimizer's state where all ranks wrote it, and `tensors` lack it."""
+        folder = self.path / SHARDS
+        return folder if folder.is_dir() else None
 
 
 class NewerCheckpointError(RunError):
@@ -46,7 +55,8 @@ class Checkpoints:
 
     Each of these is a model folder (written by the task) with two more files:
     `training.safetensors` (optimizer and generator states) and `training.json` (counters, best
-    validation, versions and the SHA-256 of every file).
+    validation, versions and the SHA-256 of every file); where several ranks wrote it together,
+    `optimizer/` holds the optimizer's state in their parts.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,20 +82,46 @@ class Checkpoints:
         """Folder of the model whose weights are the mean of several checkpoints'."""
         return self.folder / "averaged"
 
-    def save(self, task: Task[Any], state: TrainingState, tensors: Mapping[str, Tensor]) -> Path:
+    def save(
+        self,
+        task: Task[Any],
+        state: TrainingState,
+        tensors: Mapping[str, Tensor],
+        *,
+        num_ranks: int = 1,
+    ) -> Path:
         """Write the checkpoint of `state.step`; afterwards it is on the disk, whole."""
-        path = self.path(state.step)
-        with atomic_folder(path) as temporary:
+        with self.begun(task, state, tensors, num_ranks=num_ranks):
+            pass
+        return self.path(state.step)
+
+    @contextmanager
+    def begun(
+        self,
+        task: Task[Any],
+        state: TrainingState,
+        tensors: Mapping[str, Tensor],
+        *,
+        num_ranks: int,
+    ) -> Iterator[Path]:
+        """A checkpoint to which the block adds what is not in `tensors`, in `SHARDS`.
+
+        It is on the disk, whole, when the block ends well.
+        """
+        written_state = state.to_json()  # before the block, in which training may go on
+        with atomic_folder(self.path(state.step)) as temporary:
             task.save(temporary)
             save_file(
                 {name: tensor.cpu().contiguous() for name, tensor in tensors.items()},
                 temporary / _TENSORS,
             )
+            yield temporary
             files = sorted(file for file in temporary.rglob("*") if file.is_file())
             record = {
                 "format_version": _FORMAT_VERSION,
-                "state": state.to_json(),
+                "state": written_state,
                 "num_threads": torch.get_num_threads(),
+                **({"num_ranks": num_ranks} if num_ranks > 1 else {}),
                 "versions": {"gnomon": version("gnomon"), "torch": torch.__version__},
                 "files": {
                     str(file.relative_to(temporary)): sha256_of(file)
@@ -94,7 +130,6 @@ class Checkpoints:
                 },
             }
             (temporary / _RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-        return path
 
     def state(self, step: int) -> TrainingState:
         """Counters of one checkpoint, without verifying its other files.
@@ -127,6 +162,7 @@ class Checkpoints:
             TrainingState.from_json(record["state"]),
             load_file(path / _TENSORS),
             record["num_threads"],
+            record.get("num_ranks", 1),
         )
 
     def load_newest(self) -> tuple[Checkpoint | None, list[str]]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnomon.training.distributed import Parallel, World
 from gnomon.training.generators import restore_generator_states
 from gnomon.training.loss_scale import LossScale
 from gnomon.training.optimizers import Optimizer
@@ -51,6 +52,8 @@ class Differentiate:
         optimizer: knows the gradients.
         device: where the generators are.
         warn: is told when the format changes.
+        parallel: joins the gradients of all ranks, whose figures are added up here, so that every
+            rank decides alike.
     """
 
     def __init__(
@@ -59,11 +62,16 @@ class Differentiate:
         optimizer: Optimizer,
         device: torch.device,
         warn: Callable[[str], None],
+        *,
+        parallel: Parallel,
+        world: World,
     ) -> None:
         self.passes = passes
         self._optimizer = optimizer
         self._device = device
         self._warn = warn
+        self._parallel = parallel
+        self._world = world
 
     @property
     def precision(self) -> Precision:
@@ -77,6 +85,7 @@ class Differentiate:
     def __call__(
         self,
         batches: Sequence[Any],
+        num_own: int,
         num_tokens: int,
         scale: LossScale,
         generators: Mapping[str, Tensor],
@@ -88,40 +97,59 @@ class Differentiate:
 
         Args:
             batches: on the device.
-            num_tokens: of all of them.
+            num_own: those after so many stand in for batches that this rank does not have; they
+                weigh nothing.
+            num_tokens: of all of them, on all ranks.
             scale: of the loss in fp16; changes.
             generators: their states before the step.
             step: for warnings.
             count_correct: see `Objective`.
         """
-        found = self._once(batches, num_tokens, scale, count_correct)
+        found = self._once(batches, num_own, num_tokens, scale, count_correct)
         while not found.are_finite and self._has_remedy(found, scale, step):
             restore_generator_states(generators, self._device)
             self._optimizer.drop_gradients()
-            found = self._once(batches, num_tokens, scale, count_correct)
+            found = self._once(batches, num_own, num_tokens, scale, count_correct)
         if found.are_finite and self.precision.name == "fp16":
             scale.went_well()
         return found
 
     def _once(
-        self, batches: Sequence[Any], num_tokens: int, scale: LossScale, count_correct: bool
+        self,
+        batches: Sequence[Any],
+        num_own: int,
+        num_tokens: int,
+        scale: LossScale,
+        count_correct: bool,
     ) -> Gradients:
         factor = scale.value if self.precision.name == "fp16" else 1.0
-        sums = [
-            self.passes(batch, num_tokens, count_correct=count_correct, scale=factor)
-            for batch in batches
-        ]
+        sums = []
+        for number, batch in enumerate(batches, start=1):
+            weight = factor if number <= num_own else 0.0
+            self._parallel.begin_pass(is_last=number == len(batches))
+            found = self.passes(batch, num_tokens, count_correct=count_correct, scale=weight)
+            if number <= num_own:
+                sums.append(found)
         self._optimizer.unscale(factor)
         # The one wait for the device in a step: its figures decide whether the step is taken.
         loss, nll, norm = torch.stack(
             [
-                torch.stack([s.loss.detach() for s in sums]).sum() / num_tokens,
-                torch.stack([s.nll for s in sums]).sum() / num_tokens,
+                self._sum([s.loss.detach() for s in sums]) / num_tokens,
+                self._sum([s.nll for s in sums]) / num_tokens,
                 self._optimizer.gradient_norm(),
             ]
         ).tolist()
         counts = [s.num_correct for s in sums if s.num_correct is not None]
-        return Gradients(loss, nll, norm, torch.stack(counts).sum() if counts else None)
+        num_correct = self._sum(counts) if count_correct else None
+        if self._world.size > 1:
+            loss, nll = self._world.sums(loss, nll)
+            if num_correct is not None:
+                num_correct = torch.tensor(self._world.sums(float(num_correct))[0])
+        return Gradients(loss, nll, norm, num_correct)
+
+    def _sum(self, values: list[Tensor]) -> Tensor:
+        """Of this rank's batches, of which it may have none."""
+        return torch.stack(values).sum() if values else torch.zeros((), device=self._device)
 
     def _has_remedy(self, found: Gradients, scale: LossScale, step: int) -> bool:
         in_fp16, loss_is_finite = self.precision.name == "fp16", math.isfinite(found.loss)

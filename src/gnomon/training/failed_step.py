@@ -31,6 +31,7 @@ def look_again(
     """Run the step's micro-batches again under watch and find the guilty one.
 
     Args:
+        passes: through the task's own model.
         generators: their states before the step, so that dropout draws the same.
     """
     restore_generator_states(generators, device)

@@ -15,6 +15,7 @@ from gnomon.model.flops import Flops, Network, Operations
 from gnomon.training.agenda import Agenda
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
+from gnomon.training.distributed import World
 from gnomon.training.memory.available import available_bytes
 from gnomon.training.rehearsal import Activations, Rehearsal
 from gnomon.training.state import TrainingState
@@ -278,7 +279,8 @@ def _by_length(rehearsal: Rehearsal, batches: Sequence[Any]) -> list[Any]:
 def _num_steps(rehearsal: Rehearsal, training: TrainingConfig) -> int:
     cursor = DataCursor(rehearsal.task.epoch, max_epochs=training.max_epochs)
     now = time.perf_counter()
-    return Agenda(training, TrainingState(), cursor, validates=False, started=now).total_steps
+    agenda = Agenda(training, TrainingState(), cursor, validates=False, started=now, world=World())
+    return agenda.total_steps
 
 
 def _spread(items: Sequence[Any], count: int) -> list[Any]:

@@ -138,7 +138,7 @@ def find_non_finite(model: nn.Module, run: Callable[[], Tensor]) -> NonFinite | 
 
 
 def first_non_finite_weight(model: nn.Module) -> str | None:
-    """The name of the first parameter that holds a NaN or infinity."""
+    """The name of the first parameter that holds a NaN or infinity, in this rank's part of it."""
     return next((name for name, p in model.named_parameters() if not _is_finite(p)), None)
 
 
@@ -225,6 +225,8 @@ def _largest(tensors: Iterable[Tensor]) -> float | None:
 
 
 def _is_finite(tensor: Tensor) -> bool:
+    if hasattr(tensor, "to_local"):  # sharded: the other ranks look at their parts
+        tensor = tensor.to_local()
     values = tensor.coalesce().values() if tensor.is_sparse else tensor
     return bool(torch.isfinite(values.detach()).all())
 

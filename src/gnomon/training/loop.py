@@ -6,6 +6,8 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +21,8 @@ from gnomon.training.averaging import AveragingConfig, MovingAverage
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.differentiate import Differentiate
+from gnomon.training.distributed import DistributedConfig, World, parallel
+from gnomon.training.distributed.generators import seed_rank
 from gnomon.training.events import (
     CheckpointRecord,
     FailedStep,
@@ -55,6 +59,9 @@ class Trainer:
         schedule: learning rate of a step, from 1 (`ScheduleConfig.build`).
         averaging: which mean of the weights is shipped.
         memory: what a forward pass keeps for the backward pass.
+        distributed: how the ranks of `world` share the work.
+        world: the ranks that call this alike; None for this process alone. Listeners and monitors
+            are those of rank 0, which writes the run.
         validate: metrics by name; must hold `training.best_metric`.
         listeners: told of every step, log line, validation and checkpoint.
         monitors: look at the model between the steps; listeners are told what they see.
@@ -74,12 +81,16 @@ class Trainer:
         schedule: Callable[[int], float],
         averaging: AveragingConfig | None = None,
         memory: MemoryConfig | None = None,
+        distributed: DistributedConfig | None = None,
+        world: World | None = None,
         validate: Validate | None = None,
         listeners: Sequence[Listener] = (),
         monitors: Monitors | None = None,
     ) -> None:
         averaging, memory = averaging or AveragingConfig(), memory or MemoryConfig()
-        tables = (training, objective, optimizer, averaging, memory)
+        distributed = distributed or DistributedConfig()
+        self.world = world = world or World()
+        tables = (training, objective, optimizer, averaging, memory, distributed)
         if problems := [problem for table in tables for problem in table.problems()]:
             raise RecipeError("The recipe cannot be trained: " + "; ".join(problems))
         if training.patience is not None and validate is None:
@@ -90,21 +101,45 @@ class Trainer:
         self.run = run
         self.config = training
         self.averaging = averaging
-        self.audience = Audience([MetricsLog(run.metrics_path), *listeners], monitors)
-        self.device = choose_device(training.device)
-        precision = choose_precision(training.precision, self.device)
+        self.device = world.device(choose_device(training.device))
+        # Ranks must not each go by their own timing.
+        precision = world.by_first(partial(choose_precision, training.precision, self.device))
+        precision = replace(precision, device=self.device)
         task.model.to(self.device)
         self.objective = Objective(objective, pad_id=task.pad_id, class_weights=task.class_weights)
-        self.optimizer = Optimizer(task.model, optimizer)
+        self._parallel = parallel(
+            distributed,
+            task,
+            self.objective,
+            memory=memory,
+            optimizer=optimizer,
+            precision=precision,
+            world=world,
+            device=self.device,
+        )
+        # Monitors look at whole weights and their gradients.
+        is_whole = self._parallel.trained is task.model
+        self.audience = Audience([])
+        if world.is_first:
+            followers = [MetricsLog(run.metrics_path), *listeners]
+            self.audience = Audience(followers, monitors if is_whole else None)
+        self.optimizer = Optimizer(self._parallel.trained, optimizer)
         self._differentiate = Differentiate(
-            Passes(task, self.objective, precision, keeping(memory, task.model, self.device)),
+            Passes(
+                task,
+                self._parallel.forward,
+                precision,
+                keeping(memory, self._parallel.trained, self.device),
+            ),
             self.optimizer,
             self.device,
             self.audience.warn,
+            parallel=self._parallel,
+            world=world,
         )
         self.moving_average: MovingAverage | None = None
         if averaging.kind == "ema":
-            self.moving_average = MovingAverage(task.model, averaging.decay)
+            self.moving_average = MovingAverage(self._parallel.trained, averaging.decay)
         self.keeper = Keeper(
             task,
             self.optimizer,
@@ -113,6 +148,10 @@ class Trainer:
             moving_average=self.moving_average,
             keep_last=training.keep_last,
             device=self.device,
+            parallel=self._parallel,
+            world=world,
+            distributed=distributed,
+            seed=training.seed,
         )
         self.validation: Validation | None = None
         if validate is not None:
@@ -129,11 +168,13 @@ class Trainer:
             schedule=schedule,
             moving_average=self.moving_average,
             audience=self.audience,
+            parallel=self._parallel,
+            world=world,
             device=self.device,
         )
         self._meter = Meter(
             log_every=training.log_every,
-            ceiling=lambda: matmul_ceiling(self.device, self.precision.name),
+            ceiling=lambda: world.size * matmul_ceiling(self.device, self.precision.name),
         )
 
     @property
@@ -150,7 +191,9 @@ class Trainer:
             TrainingStopped: on NaN or infinity, and when the disk is full.
             RunError: when another process writes the run or no checkpoint can be read.
         """
-        with self.run.lock(), ExitStack() as closing:
+        with ExitStack() as closing:
+            if self.world.is_first:
+                closing.enter_context(self.run.lock())
             for listener in self.audience.listeners:
                 closing.callback(listener.close)
             interrupts = closing.enter_context(Interrupts())
@@ -178,10 +221,12 @@ class Trainer:
             )
             return self._outcome(self.state.finished)
         self._announce()
-        self.task.model.train()
+        for model in (self.task.model, self._parallel.trained):  # the same, unless it is sharded
+            model.train()
         while True:
-            if interrupts.received is not None:
-                return self._leave(interrupts.received)
+            received = self.world.agree_on(interrupts.received)
+            if received is not None:
+                return self._leave(received)
             reason = self._agenda.reason_to_finish()
             worth_keeping = False
             if self._agenda.validation_is_due(at_end=reason is not None):
@@ -201,9 +246,15 @@ class Trainer:
             self.audience.warn(complaint)
         if checkpoint is None:
             self.state = TrainingState()
-            torch.manual_seed(self.config.seed)
+            seed_rank(self.config.seed, self.world)
         else:
             self.state = checkpoint.state
+            if checkpoint.num_ranks != self.world.size:
+                self.audience.warn(
+                    f"{checkpoint.path.name} was trained by {checkpoint.num_ranks} ranks, now "
+                    f"there are {self.world.size}: a step takes training.accumulate micro-batches "
+                    "of each"
+                )
             if checkpoint.num_threads != torch.get_num_threads():
                 self.audience.warn(
                     f"{checkpoint.path.name} was trained with {checkpoint.num_threads} threads, "
@@ -226,6 +277,7 @@ class Trainer:
             self._cursor,
             validates=self.validation is not None,
             started=started,
+            world=self.world,
         )
 
     def _announce(self) -> None:
@@ -252,6 +304,7 @@ class Trainer:
         return self._end(self._outcome("interrupted", received.value))
 
     def _end(self, outcome: Outcome) -> Outcome:
+        self._settle()
         self.audience.tell(lambda listener: listener.on_end(outcome))
         return outcome
 
@@ -266,6 +319,9 @@ class Trainer:
             record = self._take_step(self.state, self._cursor)
         except NotFinite as error:
             raise self._not_finite(error.failed) from None
+        if not self.world.is_first:
+            return
+        self._settle(wait=False)
         self.audience.look_at_step(record)
         log = self._meter.add(record, self.state, self._agenda.eta_seconds())
         if log is not None:
@@ -277,8 +333,9 @@ class Trainer:
         """Validate; whether the step is among those to keep is returned."""
         assert self.validation is not None
         started, state = time.perf_counter(), self.state
+        self.world.at(state.step, "validating")
         with self.keeper.shipped_weights():
-            metrics = self.validation.measure(state.step)
+            metrics = self.world.by_first(partial(self.validation.measure, state.step))
             is_best = self.validation.rank(state, metrics)
             seconds = time.perf_counter() - started
             record = ValidationRecord(state.step, metrics, is_best, seconds)
@@ -286,17 +343,27 @@ class Trainer:
         return any(best.step == state.step for best in state.ranked)
 
     def _save(self) -> None:
-        started = time.perf_counter()
+        self._settle()
+        self._save_started = time.perf_counter()
+        self.world.at(self.state.step, "saving")
         self._refuse_damaged_weights()
         self.state.seconds = self._agenda.seconds()
-        path = self.keeper.save(self.state)
+        self.keeper.save(self.state)
         self._agenda.saved_step = self.state.step
-        record = CheckpointRecord(self.state.step, path, time.perf_counter() - started)
-        self.audience.tell(lambda listener: listener.on_checkpoint(record))
+        self._settle(wait=False)
+
+    def _settle(self, *, wait: bool = True) -> None:
+        """Tell of a checkpoint once it is on the disk."""
+        step = self.keeper.settle(wait=wait)
+        if step is not None:
+            seconds = time.perf_counter() - self._save_started
+            record = CheckpointRecord(step, self.run.checkpoints.path(step), seconds)
+            self.audience.tell(lambda listener: listener.on_checkpoint(record))
 
     def _average(self) -> None:
         """Average checkpoints; the last step is one of them, so it must be on the disk."""
         self._save()
+        self._settle()
         record = self.keeper.average(self.state, self.validation)
         if len(record.members) < self.averaging.count:
             self.audience.warn(
@@ -313,10 +380,13 @@ class Trainer:
         note = self.audience.look_at_failure(failed)
         self.optimizer.drop_gradients()
         seen = f"step {failed.step}: loss {failed.loss}, gradient norm {failed.gradient_norm}"
-        culprit = failed.first or "only the sum over micro-batches overflows"
+        first = None if failed.first is None else str(failed.first)
+        everywhere = self.world.gather((failed.lines, first))
+        guilty = next((one for one in everywhere if one[1] is not None), everywhere[0])
+        culprit = guilty[1] or "only the sum over micro-batches overflows"
         return TrainingStopped(
             "Loss and gradients must be finite",
-            seen=f"{seen}\n  batch: {failed.lines}\n  first: {culprit}",
+            seen=f"{seen}\n  batch: {guilty[0]}\n  first: {culprit}",
             mend=f"the step was not taken; the last good checkpoint is {self._last_good()}. "
             + (
                 note
@@ -327,7 +397,8 @@ class Trainer:
 
     def _refuse_damaged_weights(self) -> None:
         """A checkpoint must be worth coming back to."""
-        name = first_non_finite_weight(self.task.model)
+        names = self.world.gather(first_non_finite_weight(self._parallel.trained))
+        name = next(filter(None, names), None)
         if name is not None:
             raise TrainingStopped(
                 "Weights must be finite to be saved",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnomon.training.distributed.parallel import Forward
 from gnomon.training.memory import Keeping
-from gnomon.training.objective import LossSums, Objective
+from gnomon.training.objective import LossSums
 from gnomon.training.precision import Precision
 from gnomon.training.task import Task
 
@@ -22,7 +22,7 @@ class Passes:
     """What decides the gradient of a batch, the weights aside."""
 
     task: Task[Any]
-    objective: Objective
+    forward: Forward
     precision: Precision
     keeping: Keeping = nullcontext  # what the forward pass leaves for the backward pass
 
@@ -36,11 +36,7 @@ class Passes:
         """
         with self.precision.weights(self.task.model):
             with self.keeping(), self.precision.autocast():
-                sums = self.objective(
-                    self.task.target(batch),
-                    partial(self.task.outputs, batch.repeated(self.objective.num_passes)),
-                    count_correct=count_correct,
-                )
+                sums = self.forward(batch, count_correct)
             (sums.loss / num_tokens * scale).backward()  # type: ignore[no-untyped-call]
         return sums
 

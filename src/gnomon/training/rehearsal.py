@@ -15,6 +15,7 @@ from gnomon.model import Projection
 from gnomon.training.allocator import keep_freed_memory
 from gnomon.training.averaging import AveragingConfig, MovingAverage
 from gnomon.training.config import TrainingConfig
+from gnomon.training.distributed import direct_forward
 from gnomon.training.memory import MemoryConfig, keeping
 from gnomon.training.memory.footprint import Line, kept_bytes
 from gnomon.training.objective import Objective, ObjectiveConfig
@@ -61,7 +62,8 @@ class Rehearsal:
         if averaging.kind == "ema":
             self.moving_average = MovingAverage(task.model, averaging.decay)
         self.keeping = keeping(memory, task.model, self.device)
-        self._passes = Passes(task, self.objective, self.precision, self.keeping)
+        forward = direct_forward(task, self.objective)
+        self._passes = Passes(task, forward, self.precision, self.keeping)
         self._clock = clock
         if self.device.type == "cpu":
             keep_freed_memory()  # as a training does

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from gnomon.errors import DataError
 from gnomon.training.audience import Audience
 from gnomon.training.averaging import MovingAverage
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.differentiate import Differentiate
+from gnomon.training.distributed import Parallel, World, direct_forward
 from gnomon.training.events import FailedStep, StepRecord
 from gnomon.training.failed_step import look_again
 from gnomon.training.generators import generator_states
@@ -37,6 +40,7 @@ class TakeStep:
     Args:
         schedule: learning rate of a step, from 1.
         audience: its monitors look at the gradients.
+        world: the ranks that share the step's micro-batches, which are `accumulate` for each.
     """
 
     def __init__(
@@ -50,6 +54,8 @@ class TakeStep:
         schedule: Callable[[int], float],
         moving_average: MovingAverage | None,
         audience: Audience,
+        parallel: Parallel,
+        world: World,
         device: torch.device,
     ) -> None:
         self._task = task
@@ -60,6 +66,8 @@ class TakeStep:
         self._schedule = schedule
         self._moving_average = moving_average
         self._audience = audience
+        self._parallel = parallel
+        self._world = world
         self._device = device
         self._workload = Workload.of(task, objective.num_passes)
 
@@ -72,14 +80,25 @@ class TakeStep:
         started = time.perf_counter()
         step, epoch = state.step + 1, cursor.epoch
         states = generator_states(self._device)  # so that a failed step can be run again
-        specs = cursor.take(self._config.accumulate)
-        batches = [self._task.collate(spec) for spec in specs]
-        num_tokens = sum(self._objective.num_tokens(self._task.target(b)) for b in batches)
+        self._world.at(step, "reading")
+        specs = cursor.take(self._config.accumulate * self._world.size)
+        if len(specs) < self._world.size and step == 1:
+            raise DataError(
+                "each rank needs a batch of its own",
+                seen=f"{len(specs)} in all the epochs, {self._world.size} ranks",
+                mend="start fewer ranks, or make training.tokens_per_batch smaller",
+            )
+        share, num_own = self._world.share_of(specs)
+        batches = [self._task.collate(spec) for spec in share]
+        own = (self._objective.num_tokens(self._task.target(b)) for b in batches[:num_own])
+        num_tokens = int(self._world.sums(sum(own))[0])
         batches = [batch.to(self._device) for batch in batches]
         data_seconds = time.perf_counter() - started
 
+        self._world.at(step, "computing")
         gradients = self._differentiate(
             batches,
+            num_own,
             num_tokens,
             state.loss_scale,
             states,
@@ -88,17 +107,21 @@ class TakeStep:
         )
         state.precision = self._differentiate.precision.name
         if not gradients.are_finite:
-            failed = look_again(
-                self._differentiate.passes,
-                self._optimizer,
-                self._device,
-                step=step,
-                loss=gradients.loss,
-                gradient_norm=gradients.norm,
-                batches=batches,
-                num_tokens=num_tokens,
-                generators=states,
-            )
+            with self._parallel.whole():
+                failed = look_again(
+                    replace(
+                        self._differentiate.passes,
+                        forward=direct_forward(self._task, self._objective),
+                    ),
+                    self._optimizer,
+                    self._device,
+                    step=step,
+                    loss=gradients.loss,
+                    gradient_norm=gradients.norm,
+                    batches=batches[:num_own],
+                    num_tokens=num_tokens,
+                    generators=states,
+                )
             raise NotFinite(failed)
         self._audience.look_at_gradients(step)
         self._optimizer.clip(gradients.norm)

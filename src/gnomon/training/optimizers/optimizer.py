@@ -35,7 +35,8 @@ class Optimizer:
 
     def gradient_norm(self) -> Tensor:
         """Global L2 norm of all gradients, on the device; sparse ones are coalesced first."""
-        return get_total_norm(self._gradient_values())
+        norm: Tensor = get_total_norm(self._gradient_values())
+        return norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # of sharded gradients
 
     @torch.no_grad()
     def unscale(self, scale: float) -> None:
