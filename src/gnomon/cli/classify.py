@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gnomon.cli import options
+from gnomon.cli import bulk, options
 from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_warnings import LineWarnings
-
-if TYPE_CHECKING:
-    from gnomon.tasks import Classification, Classifier
-
-CHUNK = 1024  # texts read before they are classified, which sorts them by length
-KINDS = {"cut": "texts are longer than the model reads: their end was left out"}
 
 
 def classify(
     model: options.ModelArgument,
-    input_: options.InputOption = None,
+    input_: bulk.InputsOption = None,
     output: options.OutputOption = None,
     threshold: Annotated[
         float | None,
@@ -34,83 +26,43 @@ def classify(
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
     progress: options.ProgressOption = None,
+    on: bulk.OnOption = None,
+    workers: bulk.WorkersOption = None,
+    threads: bulk.ThreadsOption = None,
+    part_lines: bulk.PartOption = None,
+    ray_address: bulk.AddressOption = None,
+    restart: bulk.RestartOption = False,
 ) -> None:
     """Label texts, one a line; for a classifier of pairs two with a TAB between them.
 
     Of several labels there are commas between them (a blank line: none holds), where words are
     labelled blanks, one label a word.
     """
-    from gnomon import api
+    from gnomon.api.lines import ClassifyLines
 
-    classifier: Classifier = api.load_for(
-        "classification", model, checkpoint=checkpoint, device=device
+    job = ClassifyLines(
+        model=model,
+        checkpoint=checkpoint,
+        device=device,
+        threshold=threshold,
+        batch_tokens=batch_tokens,
+        as_json=json_,
     )
-    if not json_:
-        _check_separable(classifier)
-    warnings = LineWarnings(KINDS, always=("cut",))
+    many: bulk.Many = {
+        "workers": workers,
+        "threads": threads,
+        "part_lines": part_lines,
+        "ray_address": ray_address,
+        "restart": restart,
+    }
+    if on is not None:
+        bulk.run_on_ray(job, input_, output, progress=progress, **many)
+        return
+    one = bulk.one_input(input_, many)
+    work = job.open()
+    warnings = LineWarnings(job.KINDS, always=job.ALWAYS)
     with line_flow(
-        input_, output, size=CHUNK, doing="classifying", progress=progress, warnings=warnings
+        one, output, size=job.CHUNK, doing=job.DOING, progress=progress, warnings=warnings
     ) as flow:
         for first, chunk in flow:
-            texts, pairs = _columns(chunk, first, takes_pairs=classifier.takes_pairs)
-            results = classifier.classify(
-                texts, pairs, threshold=threshold, batch_tokens=batch_tokens, progress=flow.done
-            )
-            for number, result in enumerate(results, first):
-                flow.write(_as_json(classifier, result) if json_ else _as_line(classifier, result))
-                if result.cut:
-                    warnings.add(
-                        "cut", f"line {number}: {result.cut:,} tokens at its end were not read"
-                    )
-
-
-def _columns(
-    lines: Sequence[str], first: int, *, takes_pairs: bool
-) -> tuple[list[str], list[str] | None]:
-    from gnomon.errors import DataError
-
-    if not takes_pairs:
-        return list(lines), None
-    rows = [line.split("\t") for line in lines]
-    for number, row in enumerate(rows, first):
-        if len(row) != 2:
-            raise DataError(
-                "a classifier of pairs reads two texts a line with one TAB between them",
-                seen=f"line {number}: {len(row) - 1} TABs",
-            )
-    return [row[0] for row in rows], [row[1] for row in rows]
-
-
-def _check_separable(classifier: Classifier) -> None:
-    """Labels of a text with commas between them can be told apart."""
-    from gnomon.errors import ModelError
-
-    if classifier.kind != "multi":
-        return
-    if odd := [label for label in classifier.labels if "," in label]:
-        raise ModelError(
-            "labels with commas between them must not hold commas themselves",
-            seen=f"the label {odd[0]!r}",
-            mend="give --json, where labels are a list",
-        )
-
-
-def _as_line(classifier: Classifier, result: Classification) -> str:
-    return {"single": "", "multi": ",", "words": " "}[classifier.kind].join(result.labels)
-
-
-def _as_json(classifier: Classifier, result: Classification) -> str:
-    found: dict[str, Any] = {
-        "label": result.labels[0] if classifier.kind == "single" else None,
-        "labels": list(result.labels),
-        "confidence": list(result.confidence),
-        "cut": result.cut,
-    }
-    if classifier.kind == "single":
-        del found["labels"]
-        found["confidence"] = result.confidence[0]
-    else:
-        del found["label"]
-    if result.probabilities is not None:
-        found["probabilities"] = dict(zip(classifier.labels, result.probabilities, strict=True))
-    return json.dumps(found, ensure_ascii=False)
+            flow.write_made(work(chunk, first, progress=flow.done))

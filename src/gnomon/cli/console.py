@@ -29,12 +29,13 @@ def warn(text: str) -> None:
     console().print(text, style="yellow", markup=False, highlight=False)
 
 
-def warn_of_replaced(replaced: Replacements) -> None:
-    """How much of the input was no text and was replaced, if any was."""
+def warn_of_replaced(replaced: Replacements, name: str | None = None) -> None:
+    """How much of the input (of the file `name`) was no text and was replaced, if any was."""
     if replaced:
+        where = "" if name is None else f"{name}: "
         warn(
-            f"{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL characters "
-            f"were replaced, the first in line {replaced.first_line}"
+            f"{where}{replaced.num_invalid} invalid UTF-8 sequences and {replaced.num_nul} NUL "
+            f"characters were replaced, the first in line {replaced.first_line}"
         )
 
 

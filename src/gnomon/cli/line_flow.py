@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
 from gnomon.cli.console import standard_input, warn_of_replaced
 from gnomon.cli.destination import destination
 from gnomon.cli.line_progress import LineProgress, lines_of
 from gnomon.cli.line_warnings import LineWarnings
+
+if TYPE_CHECKING:
+    from gnomon.api.lines import Made
 
 Item = TypeVar("Item")
 
@@ -48,6 +51,13 @@ class Flow(Generic[Item]):
     def write(self, line: str) -> None:
         """One result, on a line of its own."""
         self.out.write(line.encode("utf-8", errors="replace") + b"\n")
+
+    def write_made(self, made: Iterable[Made]) -> None:
+        """What a job made of a chunk's lines; what is to be said of them is said."""
+        for line, notes in made:
+            self.write(line)
+            for kind, text in notes:
+                self.warnings.add(kind, text)
 
 
 @contextmanager

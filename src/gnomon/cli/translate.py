@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from gnomon.cli import options
+from gnomon.cli import bulk, options
 from gnomon.cli.console import console
 from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_warnings import LineWarnings
 
-if TYPE_CHECKING:
-    from gnomon.tasks import Translation
-
-CHUNK = 1024  # lines read before they are translated; the search sorts them by length
-
 
 def translate(
     model: options.ModelArgument,
-    input_: options.InputOption = None,
+    input_: bulk.InputsOption = None,
     output: options.OutputOption = None,
     tag: options.TagOption = None,
     beam: options.BeamOption = None,
@@ -51,7 +45,7 @@ def translate(
         int | None, typer.Option(help="… plus this.", rich_help_panel="Search")
     ] = None,
     split: Annotated[
-        str,
+        Literal["auto", "always", "never"],
         typer.Option(help="Sentence by sentence: auto (lines longer than learned), always, never."),
     ] = "auto",
     min_length: Annotated[
@@ -147,15 +141,20 @@ def translate(
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
     progress: options.ProgressOption = None,
+    on: bulk.OnOption = None,
+    workers: bulk.WorkersOption = None,
+    threads: bulk.ThreadsOption = None,
+    part_lines: bulk.PartOption = None,
+    ray_address: bulk.AddressOption = None,
+    restart: bulk.RestartOption = False,
 ) -> None:
     """Translate standard input or a file: one line out for each line in, blank lines kept.
 
     A line that is far from what the model was trained on is translated all the same and named on
     standard error ("far": true with --json).
     """
-    from gnomon import api
+    from gnomon.api.lines import TranslateLines
     from gnomon.cli.beside import Beside
-    from gnomon.decoding import SearchConfig
     from gnomon.errors import RecipeError
     from gnomon.tasks import Terminology
     from gnomon.text import read_lines
@@ -184,125 +183,51 @@ def translate(
         "min_p": min_p,
         "seed": seed,
     }
-    SearchConfig().changed(settings)  # a slip is told before a large model is loaded
     if ignore_case and terminology is None:
         raise RecipeError("--ignore-case is for source terms", mend="add --terminology FILE")
-    shared: dict[str, Any] = {}
-    if banned is not None:
-        shared["banned"] = list(read_lines(banned))
-    if terminology is not None:
-        shared["terminology"] = Terminology.load(terminology, ignore_case=ignore_case)
-    beside = Beside(prefixes=prefix_file, required=required)
-    translator = api.load_for(
-        "translation",
-        model,
+    job = TranslateLines(
+        model=model,
         checkpoint=checkpoint,
         device=device,
-        ensemble=with_ or (),
+        ensemble=tuple(with_ or ()),
         combination=combine,
+        tags=tuple(tag or ()),
+        banned=() if banned is None else tuple(read_lines(banned)),
+        terminology=None
+        if terminology is None
+        else Terminology.load(terminology, ignore_case=ignore_case),
+        split=split,
+        batch_tokens=batch_tokens,
+        keep_space=keep_space,
+        as_json=json_,
+        search=settings,
     )
-    translator.search_config(settings)
-    interactive = input_ is None and sys.stdin is not None and sys.stdin.isatty()
+    many: bulk.Many = {
+        "workers": workers,
+        "threads": threads,
+        "part_lines": part_lines,
+        "ray_address": ray_address,
+        "restart": restart,
+    }
+    if on is not None:
+        line_by_line = {"--prefix-file": prefix_file, "--required": required}
+        bulk.run_on_ray(job, input_, output, progress=progress, beside=line_by_line, **many)
+        return
+    one = bulk.one_input(input_, many)
+    beside = Beside(prefixes=prefix_file, required=required)
+    work = job.open()
+    interactive = one is None and sys.stdin is not None and sys.stdin.isatty()
     if interactive:
         console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
-    warnings = _Warnings()
+    warnings = LineWarnings(job.KINDS, always=job.ALWAYS)
     with line_flow(
-        input_,
+        one,
         output,
-        size=1 if interactive else CHUNK,
-        doing="translating",
+        size=1 if interactive else job.CHUNK,
+        doing=job.DOING,
         progress=False if interactive else progress,
         warnings=warnings,
     ) as flow:
         for first, chunk in flow:
-            results = translator.translate(
-                [line.strip() if keep_space else line for line in chunk],
-                tags=tag or [],
-                batch_tokens=batch_tokens,
-                split=split,
-                first=first - 1,
-                progress=flow.done,
-                **shared,
-                **beside.next(len(chunk)),
-                **settings,
-            )
-            for number, (line, result) in enumerate(zip(chunk, results, strict=True), first):
-                result = _within_its_space(line, result) if keep_space else result
-                flow.write(_format(result, json_))
-                warnings.note(number, line, result)
+            flow.write_made(work(chunk, first, progress=flow.done, **beside.next(len(chunk))))
         beside.finish()
-
-
-def _within_its_space(line: str, result: Translation) -> Translation:
-    """The translation between the blanks that stood around its line."""
-    from gnomon.text import mend_controls
-
-    if not line.strip():
-        return result
-    before = mend_controls(line[: len(line) - len(line.lstrip())])
-    after = mend_controls(line[len(line.rstrip()) :])
-    if not before and not after:
-        return result
-    return replace(
-        result,
-        text=f"{before}{result.text}{after}",
-        alternatives=tuple(_within_its_space(line, other) for other in result.alternatives),
-    )
-
-
-def _format(result: Translation, as_json: bool) -> str:
-    import json
-
-    return json.dumps(_plain(result), ensure_ascii=False) if as_json else result.text
-
-
-def _plain(result: Translation) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    plain = asdict(result)
-    plain["alternatives"] = [_plain(other) for other in result.alternatives]
-    return plain
-
-
-class _Warnings(LineWarnings):
-    """What the user should know of single translations."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "far": "lines are far from what this model was trained on",
-                "divided": "lines had a sentence that was divided",
-                "cut": "lines were read in part: they are longer than this model reads",
-                "truncated": "outputs reached their length limit",
-            },
-            always=("cut", "truncated"),
-        )
-
-    def note(self, number: int, line: str, result: Translation) -> None:
-        """Say what is to be said of line `number`."""
-        from gnomon.errors import excerpt
-
-        shown = excerpt(line, 60)
-        if result.far:
-            self.add(
-                "far",
-                f"line {number} is far from what this model was trained on; "
-                f"do not trust its translation: {shown}",
-            )
-        if result.num_divided:
-            self.add(
-                "divided",
-                f"line {number}: a sentence is longer than any this model was trained on and was "
-                f"divided; {result.num_divided} of {result.num_parts} parts are pieces: {shown}",
-            )
-        if result.num_cut:
-            self.add(
-                "cut",
-                f"line {number} is longer than this model reads; its last {result.num_cut:,} "
-                f"tokens were left out: {shown}",
-            )
-        if result.truncated:
-            self.add(
-                "truncated",
-                f"line {number}: the output reached its length limit and may be cut: {shown}",
-            )

@@ -25,7 +25,7 @@ class Terminology:
 
     def __init__(self, terms: Iterable[tuple[str, str]], *, ignore_case: bool = False) -> None:
         self.ignore_case = ignore_case
-        self._targets: dict[str, str] = {}
+        self.targets: dict[str, str] = {}  # the target term of each source term, in its normal form
         self._by_first: dict[str, list[str]] = defaultdict(list)
         for source, target in terms:
             term, target = self._normal(source.strip()), target.strip()
@@ -34,13 +34,13 @@ class Terminology:
                     "a term and its translation must not be empty",
                     seen=f"{source!r} and {target!r}",
                 )
-            if self._targets.setdefault(term, target) != target:
+            if self.targets.setdefault(term, target) != target:
                 raise DataError(
                     "a source term has one translation",
-                    seen=f"{source!r}: {self._targets[term]!r} and {target!r}",
+                    seen=f"{source!r}: {self.targets[term]!r} and {target!r}",
                     mend="keep one of the two",
                 )
-        for term in sorted(self._targets, key=len, reverse=True):
+        for term in sorted(self.targets, key=len, reverse=True):
             self._by_first[term[0]].append(term)
 
     @classmethod
@@ -76,7 +76,7 @@ class Terminology:
             if term is None:
                 place += 1
             else:
-                found[self._targets[term]] = None
+                found[self.targets[term]] = None
                 place += len(term)
         return list(found)
 
