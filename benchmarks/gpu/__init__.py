@@ -1,0 +1,1 @@
+"""What one GPU makes of gnomon; see benchmarks/gpu.sh."""
