@@ -12,6 +12,7 @@ from gnomon.errors import RecipeError, RunError
 from gnomon.training import RunFolder
 from small_training import Stop
 
+BUDGET = ['memory.recompute="budget"', 'memory.budget="1 MiB"']
 FULL, INT8 = ['memory.recompute="full"'], ['memory.activations="int8"']
 
 
@@ -30,6 +31,7 @@ def test_begun_with_one_and_finished_with_another(trained_run: TrainedRun, tmp_p
     mixed = tmp_path / "mixed"
     train(trained_run, mixed, data, [], stop=5)
     train(trained_run, mixed, data, FULL, stop=10)
+    train(trained_run, mixed, data, BUDGET, stop=15)
     assert train(trained_run, mixed, data, ['memory.recompute="selective"']) == expected
 
 

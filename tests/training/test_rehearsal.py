@@ -14,8 +14,8 @@ from gnomon.training import (
     MemoryConfig,
     ObjectiveConfig,
     OptimizerConfig,
+    footprint,
     projected_loss,
-    rehearsal,
 )
 from gnomon.training.config import TrainingConfig
 from gnomon.training.rehearsal import Rehearsal
@@ -62,21 +62,21 @@ def test_what_a_batch_keeps_is_foreseen(
     in_chunks: bool,
 ) -> None:
     if in_chunks:
-        for module in (projected_loss, rehearsal):
+        for module in (projected_loss, footprint):
             monkeypatch.setattr(module, "CHUNK", 40_000)
     training = TrainingConfig(precision=precision, device="cpu")
     found = rehearsed(task, memory=MEMORY[name], training=training)
     spec = task.epoch(0)[0][0]
-    real = found.kept(task.collate(spec))
+    real = found.footprint.kept(task.collate(spec))
     # Which tensors are large enough for 8 bits the largest decides: a few rows tell it roughly.
     tolerance = 0.15 if name == "int8" else 0.03
-    assert found.activations(spec)(len(spec)) == pytest.approx(real, rel=tolerance)
+    assert found.footprint.of(spec)(len(spec)) == pytest.approx(real, rel=tolerance)
 
 
 def test_less_is_kept_with_less_memory(task: TranslationTask) -> None:
     spec = task.epoch(0)[0][0]
     kept = {
-        name: rehearsed(task, memory=memory).activations(spec)(len(spec))
+        name: rehearsed(task, memory=memory).footprint.of(spec)(len(spec))
         for name, memory in MEMORY.items()
     }
     assert kept["kept"] > 1.5 * kept["selective"]
@@ -96,6 +96,40 @@ def test_weights_do_not_move(task: TranslationTask) -> None:
 
 
 def test_rows_in_a_budget(task: TranslationTask) -> None:
-    found = rehearsed(task).activations(task.epoch(0)[0][0])
+    found = rehearsed(task).footprint.of(task.epoch(0)[0][0])
     assert found.rows_in(10 * found.tokens_per_row + 3) == 10
     assert found.rows_in(1) == 1
+
+
+def chosen(task: TranslationTask, budget: str) -> tuple[int, int, str]:
+    """How many layers are computed again within a budget, what is kept then, and what is said."""
+    found = rehearsed(task, memory=MemoryConfig(recompute="budget", budget=budget))
+    recomputed = [s.recomputed for s in (task.model.encoder, task.model.decoder) if s is not None]
+    spec = task.epoch(0)[0][0]
+    assert found.layers_chosen is not None
+    kept = found.footprint.of(spec)(len(spec))
+    return sum(map(len, recomputed)), kept, found.layers_chosen
+
+
+def test_as_few_layers_as_the_budget_takes(task: TranslationTask) -> None:
+    spec = task.epoch(0)[0][0]
+    everything = rehearsed(task).footprint.of(spec)(len(spec))
+    counts = []
+    for share in (1.01, 0.8, 0.6):
+        budget = share * everything
+        count, kept, sentence = chosen(task, f"{budget / 1e6:.2f} MB")
+        assert kept <= budget
+        assert f"{count} of 6 layers" in sentence
+        counts.append(count)
+    assert counts[0] == 0 < counts[1] < counts[2]
+    # One layer less would not do: what the last one saves is more than what is left.
+    count, kept, _ = chosen(task, f"{0.6 * everything / 1e6:.2f} MB")
+    fewer = chosen(task, f"{(kept + 1) / 1e6 + 0.01:.3f} MB")
+    assert fewer[0] == count
+    assert chosen(task, f"{kept / 1e6 - 0.01:.3f} MB")[0] == count + 1
+
+
+def test_a_budget_too_small_is_said(task: TranslationTask) -> None:
+    count, _, sentence = chosen(task, "1 MB")
+    assert count == 5
+    assert sentence.endswith("which takes fewer training.tokens_per_batch")

@@ -16,8 +16,9 @@ from gnomon.training.agenda import Agenda
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.distributed import World
+from gnomon.training.footprint import Activations
 from gnomon.training.memory.available import available_bytes
-from gnomon.training.rehearsal import Activations, Rehearsal
+from gnomon.training.rehearsal import Rehearsal
 from gnomon.training.state import TrainingState
 from gnomon.training.task import Task
 from gnomon.training.utilisation import matmul_ceiling
@@ -159,7 +160,7 @@ def foresee(rehearsal: Rehearsal, training: TrainingConfig, *, seconds: float = 
     """
     task, budget = rehearsal.task, training.tokens_per_batch
     batches = _spread(task.epoch(0)[0], _LOOKED_AT)
-    kept = [rehearsal.activations(spec) for spec in _by_length(rehearsal, batches)]
+    kept = [rehearsal.footprint.of(spec) for spec in _by_length(rehearsal, batches)]
     typical = kept[len(kept) // 2]
     timing = _time(rehearsal, batches, kept[-1], seconds)
     work = sum((timing.operations(spec) for spec in batches), start=Operations({}, {}))

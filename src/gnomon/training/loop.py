@@ -37,6 +37,7 @@ from gnomon.training.interrupts import Interrupts
 from gnomon.training.keeper import Keeper
 from gnomon.training.log import MetricsLog
 from gnomon.training.memory import MemoryConfig, keeping
+from gnomon.training.memory_budget import choose_layers
 from gnomon.training.meter import Meter
 from gnomon.training.objective import Objective, ObjectiveConfig
 from gnomon.training.optimizers import Optimizer, OptimizerConfig, describe_groups
@@ -107,6 +108,7 @@ class Trainer:
         precision = replace(precision, device=self.device)
         task.model.to(self.device)
         self.objective = Objective(objective, pad_id=task.pad_id, class_weights=task.class_weights)
+        self._layers_chosen = choose_layers(memory, task, self.objective, precision)
         self._parallel = parallel(
             distributed,
             task,
@@ -289,6 +291,8 @@ class Trainer:
             unit=self.task.unit,
         )
         self.audience.tell(lambda listener: listener.on_start(record))
+        if self._layers_chosen is not None:
+            self.audience.inform(self._layers_chosen)
 
     def _finish(self, reason: str) -> Outcome:
         if self.averaging.at_end:

@@ -207,6 +207,11 @@ def test_full_and_8_bits_exclude_each_other_and_every_is_for_full() -> None:
     assert MemoryConfig(recompute="full", activations="int8").problems()
     assert MemoryConfig(every=0).problems()
     assert MemoryConfig(every=2).unused()
+    assert MemoryConfig(budget="2 GiB").unused()
+    for budget in (None, "2", "GiB", "-1 GiB", "2 TB"):
+        assert MemoryConfig(recompute="budget", budget=budget).problems(), budget
+    assert MemoryConfig(recompute="budget", budget="1.5 GiB").budget_bytes == 3 * 2**29
+    assert MemoryConfig(recompute="budget", budget="20MB").budget_bytes == 20_000_000
     assert not SELECTIVE.problems() + BOTH.problems() + EVERY_SECOND.unused()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -26,13 +26,13 @@ def keeping(config: MemoryConfig, model: nn.Module, device: torch.device) -> Kee
         RecipeError: activations would move from the CPU to itself.
     """
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
-    for stack in stacks:
-        stack.recomputed = frozenset()
-        if config.recompute == "full":
-            stack.recomputed = frozenset(range(0, len(stack.layers), config.every))
-    if stacks:
-        # The backward pass begins with the last layer, while all of it would still be there.
-        stacks[-1].recomputed -= {len(stacks[-1].layers) - 1}
+    if config.recompute != "budget":  # for which `choose_layers` has told them
+        for stack in stacks:
+            whole = range(0, len(stack.layers), config.every)
+            stack.recomputed = frozenset(whole if config.recompute == "full" else ())
+        if stacks:
+            stack, last = last_layer_kept(stacks)
+            stack.recomputed -= {last}
     if config.activations == "host":
         if device.type == "cpu":
             raise RecipeError(
@@ -45,3 +45,11 @@ def keeping(config: MemoryConfig, model: nn.Module, device: torch.device) -> Kee
     if selective or to_int8:
         return Activations(model, recompute=selective, to_int8=to_int8).forward
     return nullcontext
+
+
+def last_layer_kept(stacks: Sequence[Stack]) -> tuple[Stack, int]:
+    """The layer that is never computed again.
+
+    The backward pass begins with it, while all of it would still be there.
+    """
+    return stacks[-1], len(stacks[-1].layers) - 1
