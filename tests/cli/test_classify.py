@@ -64,6 +64,18 @@ def test_long_lines_are_told(folder: Path) -> None:
     assert "1 of 2 texts are longer than the model reads" in errors
 
 
+def test_a_picture_that_cannot_be_drawn_is_told_before_the_evaluation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evaluated(*_: object, **__: object) -> None:
+        raise AssertionError("work was done")
+
+    monkeypatch.setattr("gnomon.api.evaluate_classifier", evaluated)
+    code, _, errors = gnomon("evaluate", "run", "--picture", "c.bmp", cwd=folder)
+    assert code == 2
+    assert "a plot is a .png, .svg or .pdf file" in errors
+
+
 def test_evaluate_shows_scores_labels_and_a_picture(folder: Path) -> None:
     code, output, errors = gnomon("evaluate", "run", "--picture", "c.svg", cwd=folder)
     assert code == 0, errors

@@ -207,3 +207,13 @@ def test_what_is_no_word_is_no_word(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="line 1, field label: None"):
         open_labelled(config)
+
+
+def test_word_labels_are_judged_on_words(tmp_path: Path) -> None:
+    train = write(tmp_path, "text\tlabel\na b\tx y\n\t\n")
+    valid = write(tmp_path, "text\tlabel\n\t\n \t\n", "valid.tsv")
+    config = LabelledDataConfig(train=train, valid=valid, labels_are="words")
+    with pytest.raises(DataError, match=r"not empty texts alone\n.*2 valid texts, 0 words"):
+        open_labelled(config)
+    alone = LabelledDataConfig(train=train, labels_are="words", holdout=0)
+    assert len(open_labelled(alone).train.examples) == 2

@@ -63,3 +63,11 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"'text' 2 times"):
         rows_of(tmp_path / "a.csv")
     assert rows_of(tmp_path / "a.csv", ("label",)) == [("1",)]
+
+
+def test_blank_lines_at_the_end_of_csv_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\na,1\n\n\n")
+    assert rows_of(tmp_path / "a.csv") == [("a", "1")]
+    (tmp_path / "a.csv").write_text("text,label\na,1\n\nb,2\n")
+    with pytest.raises(DataError, match=r"must hold column 2\n.*row 3: 0 columns"):
+        rows_of(tmp_path / "a.csv")

@@ -33,7 +33,9 @@ def evaluate_labels(
 ) -> None:
     """Scores, a row for each label, and which label was taken for which."""
     from gnomon import api
+    from gnomon.cli.plot import check_picture, plot_confusion
 
+    check_picture(picture)
     with LineProgress(progress, prints=False) as shown:
         report = api.evaluate_classifier(
             model,
@@ -47,8 +49,6 @@ def evaluate_labels(
             progress=shown.begin,
         )
     if picture is not None:
-        from gnomon.cli.plot import plot_confusion
-
         plot_confusion(report, picture)
     if json_:
         print_line(report.to_json().rstrip("\n"))

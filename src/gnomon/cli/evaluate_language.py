@@ -34,7 +34,9 @@ def evaluate_language(
 ) -> None:
     """Loss, perplexity and bits; by position on demand."""
     from gnomon import api
+    from gnomon.cli.plot import check_picture, plot_positions
 
+    check_picture(picture)
     with LineProgress(progress, prints=False) as shown:
         report = api.evaluate_language_model(
             model,
@@ -51,8 +53,6 @@ def evaluate_language(
             progress=lambda stage, _: shown.begin(stage, None),
         )
     if picture is not None:
-        from gnomon.cli.plot import plot_positions
-
         plot_positions({str(model): report.positions}, report.about["trained_with"], picture)
     if json_:
         print_line(report.to_json().rstrip("\n"))

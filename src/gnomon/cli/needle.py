@@ -58,6 +58,7 @@ def needle(
     question the answer stands, beside a control in which the document says otherwise.
     """
     from gnomon import api
+    from gnomon.cli.plot import check_picture, plot_retrieval
 
     if write is not None:
         given = {"a model": model, "--length": length, "--data": data, "--picture": picture}
@@ -68,6 +69,7 @@ def needle(
         print_line(str(write))
         return
     options.refuse_beside("no --write", {"--words": words}, "the size of documents is their tokens")
+    check_picture(picture)
     with LineProgress(progress, prints=False) as shown:
         report = api.find_needles(
             _needed(model),
@@ -81,8 +83,6 @@ def needle(
             progress=shown.begin,
         )
     if picture is not None:
-        from gnomon.cli.plot import plot_retrieval
-
         plot_retrieval(report, picture)
     if json_:
         print_line(report.to_json().rstrip("\n"))

@@ -15,16 +15,27 @@ if TYPE_CHECKING:
     from gnomon.evaluation.retrieval import RetrievalReport
 
 
-def _figure(path: Path, what: str, width: float, height: float) -> Any:
-    """An empty picture.
+def check_picture(path: Path | None) -> None:
+    """Tell before any work is done that a picture, if one is asked for, cannot be drawn.
 
     Raises:
         RunError: matplotlib is missing, or the format is unknown.
     """
+    if path is None:
+        return
     if importlib.util.find_spec("matplotlib") is None:
-        raise RunError(f"drawing {what} needs matplotlib", mend="pip install 'gnomon[plot]'")
+        raise RunError("drawing a picture needs matplotlib", mend="pip install 'gnomon[plot]'")
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise RunError("a plot is a .png, .svg or .pdf file", seen=path)
+
+
+def _figure(path: Path, width: float, height: float) -> Any:
+    """An empty picture.
+
+    Raises:
+        RunError: as `check_picture`.
+    """
+    check_picture(path)
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -42,7 +53,7 @@ def plot_confusion(report: ClassificationReport, path: Path) -> None:
         )
     names = [row.label for row in report.labels]
     size = min(20.0, 2.5 + 0.5 * len(names))
-    figure = _figure(path, "a confusion matrix", size + 1, size)
+    figure = _figure(path, size + 1, size)
     axes = figure.add_subplot()
     shares = [[count / max(1, sum(row)) for count in row] for row in report.confusion]
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
@@ -72,7 +83,7 @@ def plot_positions(
     Raises:
         RunError: as `plot_curves`.
     """
-    axes = (figure := _figure(path, "perplexity by position", 8, 5)).add_subplot()
+    axes = (figure := _figure(path, 8, 5)).add_subplot()
     for name, rows in found.items():
         places = [(row.first * row.last) ** 0.5 for row in rows]
         axes.plot(places, [row.perplexity for row in rows], marker="o", label=name)
@@ -100,7 +111,7 @@ def plot_retrieval(report: RetrievalReport, path: Path) -> None:
     farthest = {n: max(row.distance for row in report.rows if row.length == n) for n in lengths}
     near = sorted({row.distance for row in report.rows if row.distance != farthest[row.length]})
     names = [f"{distance:,}" for distance in near] + ["from the begin"]
-    figure = _figure(path, "what is found", 2.5 + 0.9 * len(lengths), 1.5 + 0.6 * len(names))
+    figure = _figure(path, 2.5 + 0.9 * len(lengths), 1.5 + 0.6 * len(names))
     axes = figure.add_subplot()
     table = [[float("nan")] * len(lengths) for _ in names]
     for row in report.rows:
@@ -125,7 +136,7 @@ def plot_curves(curves: Mapping[str, Sequence[tuple[int, float]]], path: Path) -
     Raises:
         RunError: matplotlib is missing, the format is unknown, or there is nothing to draw.
     """
-    figure = _figure(path, "curves", 8, 5)
+    figure = _figure(path, 8, 5)
     if not any(curves.values()):
         raise RunError("there is nothing to draw: no run has validated yet")
     axes = figure.add_subplot()

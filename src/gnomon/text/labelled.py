@@ -194,6 +194,8 @@ def open_labelled(config: LabelledDataConfig) -> LabelledSplits:
     held_out = 0
     if valid is None and config.holdout:
         train, valid = _set_aside(train, config.holdout)
+        if valid is not None:
+            _refuse_wordless(config, valid)
         held_out = 0 if valid is None else len(valid.examples)
     known = {_same(one) for one in train.examples}
     seen = {
@@ -247,7 +249,20 @@ def read_labelled(
         examples.append(Labelled(number, flat[0], flat[1] if len(flat) > 1 else None, given))
     if not examples:
         raise DataError("a file of labelled texts must hold some", seen=f"{path}: none")
-    return LabelledText.of(name, path, examples, num_breaks)
+    found = LabelledText.of(name, path, examples, num_breaks)
+    if with_labels:
+        _refuse_wordless(config, found)
+    return found
+
+
+def _refuse_wordless(config: LabelledDataConfig, split: LabelledText) -> None:
+    """Where words are labelled, texts without any would be right whatever is said of them."""
+    if config.labels_are == "words" and not any(one.labels for one in split.examples):
+        raise DataError(
+            "labelled words must be there, not empty texts alone",
+            seen=f"{split.path}: {len(split.examples):,} {split.name} texts, 0 words",
+            mend="give texts with words; of what is held out, another data.holdout or a file",
+        )
 
 
 def one_line(text: str) -> str:

@@ -136,7 +136,13 @@ class TableFile:
 
     def _columns(self, rows: Iterator[list[str]]) -> Iterator[tuple[Any, ...]]:
         numbers: list[int] | None = None
+        blank: int | None = None  # the first of the blank lines that stand last so far, of CSV
         for number, row in enumerate(rows, start=1):
+            if not row and numbers is not None:
+                blank = blank or number
+                continue
+            if blank is not None:
+                number, row = blank, []
             if numbers is None:
                 numbers = self._numbers(row)
                 if self.has_head:
