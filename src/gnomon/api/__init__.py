@@ -10,6 +10,7 @@ from gnomon.api.evaluate_labels import evaluate_classifier
 from gnomon.api.evaluate_language import evaluate_language_model
 from gnomon.api.exchange import embed_lines, export_model, import_model
 from gnomon.api.extend import Extension, extend
+from gnomon.api.fit import fit
 from gnomon.api.forecast import forecast
 from gnomon.api.load import VERBS, check_task, is_of, load, load_for, model_folder, task_of
 from gnomon.api.needle import find_needles, write_needles
@@ -41,6 +42,7 @@ __all__ = [
     "export_model",
     "extend",
     "find_needles",
+    "fit",
     "forecast",
     "given_pairs",
     "import_model",

@@ -43,42 +43,48 @@ def forecast(
     Raises:
         RecipeError, DataError, ModelError: the recipe, text or model cannot be used.
     """
-    with rehearsed(recipe, run=run, start_from=start_from, say=say, clock=clock) as rehearsal:
+    folder = run_path(recipe, run)
+    recipe = with_network(recipe, RunFolder(folder), start_from, say)
+    with scratch_beside(folder, say) as cache:
+        rehearsal = put_together(recipe, cache, start_from, clock)
         return foresee(rehearsal, recipe.training, seconds=seconds)
 
 
 @contextmanager
-def rehearsed(
-    recipe: Recipe,
-    *,
-    run: str | Path | None,
-    start_from: str | Path | None,
-    say: Say,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[Rehearsal]:
-    """The parts of a recipe's training, as they are before its first step."""
-    folder = run_path(recipe, run)
-    recipe = with_network(recipe, RunFolder(folder), start_from, say)
-    with TemporaryDirectory(prefix="gnomon-rehearsal-") as scratch:
-        say("reading the text (what `gnomon prepare` or a run has made of it is used again)")
-        _link(cache_beside(folder), Path(scratch))
-        job = job_of(recipe, lambda message: None)
-        job.prepare(Path(scratch), [], None if start_from is None else model_folder(start_from))
-        torch.manual_seed(recipe.training.seed)
-        yield Rehearsal(
-            job.task,
-            training=recipe.training,
-            objective=recipe.objective,
-            optimizer=recipe.optimizer,
-            averaging=recipe.averaging,
-            memory=recipe.memory,
-            clock=clock,
-        )
+def scratch_beside(run: Path, say: Say) -> Iterator[Path]:
+    """A temporary folder in which text is prepared; what is prepared for the run already is used.
 
-
-def _link(prepared: Path, scratch: Path) -> None:
-    """What is prepared already is read where it lies; what is not goes to the scratch folder."""
-    if prepared.is_dir():
-        for entry in prepared.iterdir():
+    It is read where it lies, and nothing is written there.
+    """
+    say("reading the text (what `gnomon prepare` or a run has made of it is used again)")
+    prepared = cache_beside(run)
+    with TemporaryDirectory(prefix="gnomon-rehearsal-") as name:
+        for entry in prepared.iterdir() if prepared.is_dir() else ():
             if not entry.name.startswith("."):  # locks, and what is being built
-                (scratch / entry.name).symlink_to(entry)
+                (Path(name) / entry.name).symlink_to(entry)
+        yield Path(name)
+
+
+def put_together(
+    recipe: Recipe,
+    cache: Path,
+    start_from: str | Path | None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Rehearsal:
+    """The parts of a recipe's training, as they are before its first step.
+
+    Args:
+        cache: where its text is prepared, or will be.
+    """
+    job = job_of(recipe, lambda message: None)
+    job.prepare(cache, [], None if start_from is None else model_folder(start_from))
+    torch.manual_seed(recipe.training.seed)
+    return Rehearsal(
+        job.task,
+        training=recipe.training,
+        objective=recipe.objective,
+        optimizer=recipe.optimizer,
+        averaging=recipe.averaging,
+        memory=recipe.memory,
+        clock=clock,
+    )

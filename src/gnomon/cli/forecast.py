@@ -1,4 +1,4 @@
-"""Prints what a training will cost: tables for a person, or JSON."""
+"""Prints what a training will cost and what fits: tables for a person, or JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rich.table import Table
 from gnomon.cli.console import console, print_line, say
 
 if TYPE_CHECKING:
-    from gnomon.training.forecast import Forecast
+    from gnomon.api.fit import Fit, Trial
+    from gnomon.training.forecast import Forecast, Kept
 
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -29,6 +30,32 @@ def print_forecast(forecast: Forecast, *, as_json: bool) -> None:
         console().print(table)
     for line in _lines(forecast):
         say(line)
+
+
+def print_fit(found: Fit, *, as_json: bool) -> None:
+    """The trials as a table and what to set, on standard error; or all as JSON."""
+    if as_json:
+        print_line(json.dumps(asdict(found)))
+        return
+    table = Table(title=f"{_bytes(found.limit)} may be filled", title_justify="left")
+    for name in ("training.tokens_per_batch", "longest texts", "activations", "peak", "fits"):
+        table.add_column(name, justify="right")
+    for trial in found.trials:
+        texts = "" if trial.rows is None else f"{trial.rows:,} of {_length(trial)}"
+        sizes = ["–" if size is None else _bytes(size) for size in (trial.activations, trial.peak)]
+        fits = "yes" if trial.fits else "no"
+        table.add_row(f"{trial.tokens_per_batch:,}", texts, *sizes, fits)
+    console().print(table)
+    say(f"a step of {found.tokens_per_step:,} tokens fits with")
+    say(
+        f"  --set training.tokens_per_batch={found.tokens_per_batch} "
+        f"--set training.accumulate={found.accumulate}"
+    )
+
+
+def _length(texts: Kept | Trial) -> str:
+    source = f"{texts.source_length:,}"
+    return source if texts.target_length is None else f"{source} + {texts.target_length:,}"
 
 
 def _operations(forecast: Forecast) -> Table:
@@ -55,10 +82,7 @@ def _activations(forecast: Forecast) -> Table:
     for budget in budgets:
         table.add_column(f"{budget:,}", justify="right")
     for kept in forecast.kept:
-        length = f"{kept.source_length:,}"
-        if kept.target_length is not None:
-            length += f" + {kept.target_length:,}"
-        table.add_row(length, *(_bytes(size) for _, size in kept.by_budget.values()))
+        table.add_row(_length(kept), *(_bytes(size) for _, size in kept.by_budget.values()))
     return table
 
 

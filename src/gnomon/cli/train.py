@@ -52,8 +52,15 @@ def train(
             "operations, memory and time.",
         ),
     ] = False,
+    fit: Annotated[
+        bool,
+        typer.Option(
+            "--fit",
+            help="Train nothing: try how large a batch fits into memory, and say what to set.",
+        ),
+    ] = False,
     json_: Annotated[
-        bool, typer.Option("--json", help="With --dry-run: as JSON on standard output.")
+        bool, typer.Option("--json", help="With --dry-run or --fit: as JSON on standard output.")
     ] = False,
 ) -> None:
     """Train a recipe. The same command again continues a run that was stopped, bit for bit."""
@@ -61,8 +68,11 @@ def train(
     from gnomon.cli.progress import TrainingProgress
     from gnomon.errors import RecipeError
 
-    if json_ and not dry_run:
-        raise RecipeError("--json goes with --dry-run", mend="a run keeps its own metrics.jsonl")
+    if json_ and not (dry_run or fit):
+        mend = "leave it out; a run keeps its own metrics.jsonl"
+        raise RecipeError("--json goes with --dry-run and --fit", mend=mend)
+    if dry_run and fit:
+        raise RecipeError("--dry-run and --fit are two questions", mend="ask one at a time")
     loaded = api.read_recipe(
         recipe,
         source=src,
@@ -77,6 +87,11 @@ def train(
         from gnomon.cli.forecast import print_forecast
 
         print_forecast(api.forecast(loaded, run=run, start_from=from_, say=say), as_json=json_)
+        return
+    if fit:
+        from gnomon.cli.forecast import print_fit
+
+        print_fit(api.fit(loaded, run=run, start_from=from_, say=say), as_json=json_)
         return
     training = api.train(
         loaded,

@@ -67,11 +67,15 @@ class Rehearsal:
     def micro_batch(self, spec: Any) -> tuple[float, int]:
         """Collate, forward and backward pass of a batch: seconds, and its predictions."""
         started = self._clock()
-        batch = self.task.collate(spec)
+        num_labels = self.run(self.task.collate(spec))
+        return self._clock() - started, num_labels
+
+    def run(self, batch: Any) -> int:
+        """Forward and backward pass of a batch; its predictions."""
         num_labels = self.objective.num_tokens(self.task.target(batch))
         self._passes(batch.to(self.device), num_labels, count_correct=False)
         self._wait()
-        return self._clock() - started, num_labels
+        return num_labels
 
     def update(self) -> float:
         """Seconds of what a step does with the gradients, at learning rate 0."""
