@@ -1,7 +1,8 @@
-"""Training speed of gnomon, JoeyNMT and eole on the same text, in target tokens per second.
+"""Target tokens a second in training: gnomon, JoeyNMT, eole and Hugging Face on the same text.
 
 Each measurement is a fresh process running the toolkit's own training command; the first updates
-are not timed. The toolkits take turns, so that a busy moment of the machine hits all of them.
+are not timed. The toolkits take turns, so that a busy moment of the machine hits all of them. So
+does a large matrix product, the ceiling that nobody can pass.
 See README.md beside this file for what is equal, what is not, and how tokens are counted.
 """
 
@@ -20,7 +21,9 @@ from typing import Protocol
 import torch
 
 from gnomon.text import Tokenizer, TokenizerConfig
+from peers.ceiling import matmul_rates
 from peers.corpus import (
+    MADE_UP,
     Corpus,
     CorpusError,
     read_pairs,
@@ -32,8 +35,9 @@ from peers.corpus import (
 from peers.environment import InstallationError
 from peers.eole import Eole
 from peers.gnomon import Gnomon
+from peers.huggingface import HuggingFace
 from peers.joeynmt import JoeyNMT
-from peers.setting import REPORT_EVERY, Setting
+from peers.setting import REPORT_EVERY, SIZES, Setting
 from peers.window import Line, Report, TrainingError, Window, run_and_watch, timed_window
 
 
@@ -68,26 +72,32 @@ def main() -> int:
 def compare(options: argparse.Namespace) -> dict:
     """Install, measure in turns, sum up."""
     setting = Setting(
+        **SIZES[options.size],
         warmup_updates=options.warmup_updates,
         timed_updates=options.timed_updates,
         num_threads=options.threads,
     )
-    toolkits = chosen_toolkits(options.only)
-    corpus, setting = write_corpus(options.data, options.work / "corpus", setting)
+    precisions = ["fp32", "bf16"] if bf16_is_faster() else ["fp32"]
+    toolkits = chosen_toolkits(precisions, options.only)
+    pairs = read_pairs(options.data) if options.data else synthetic_pairs(MADE_UP[options.size])
+    corpus, setting = write_corpus(pairs, options.work / f"corpus-{options.size}", setting)
     for toolkit in toolkits:
         toolkit.install(options.work / "environments")
     windows: dict[str, list[Window]] = {toolkit.name: [] for toolkit in toolkits}
+    ceilings: dict[str, list[float]] = {precision: [] for precision in precisions}
     for number in range(1, options.rounds + 1):
+        for precision, rate in matmul_rates(precisions, options.threads, options.clock).items():
+            ceilings[precision].append(rate)
         for toolkit in toolkits:
             folder = options.work / "runs" / toolkit.name.replace(" ", "-")
-            window = measure(toolkit, corpus, setting, folder)
+            window = measure(toolkit, corpus, setting, folder, options.clock)
             windows[toolkit.name].append(window)
             print(
-                f"round {number}/{options.rounds}  {toolkit.name:<18}"
+                f"round {number}/{options.rounds}  {toolkit.name:<22}"
                 f"{window.tokens_per_second:>8,.0f} target tokens/s",
                 file=sys.stderr,
             )
-    return summary(windows, setting, options.data)
+    return summary(windows, ceilings, corpus, setting, options)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -96,7 +106,13 @@ def parse_arguments() -> argparse.Namespace:
         "--data",
         type=Path,
         help="folder with train.en[.gz] and train.de[.gz], for example Multi30k's raw files "
-        "(default: made-up text with Multi30k's lengths)",
+        "(default: made-up text, for size small with Multi30k's lengths, for base with news')",
+    )
+    parser.add_argument(
+        "--size",
+        choices=SIZES,
+        default="small",
+        help="small: 3+3 layers, 256 wide, 8,000 subwords; base: the 2017 paper's, 32,000",
     )
     parser.add_argument("--rounds", type=int, default=5, help="turns of every toolkit (default 5)")
     parser.add_argument("--warmup-updates", type=int, default=10, help="not timed (default 10)")
@@ -105,7 +121,16 @@ def parse_arguments() -> argparse.Namespace:
         "--threads", type=int, default=os.cpu_count(), help="CPU threads (default: all cores)"
     )
     parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="leave the other toolkits out: gnomon joey eole"
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help="leave the other toolkits out: gnomon joey eole hugging",
+    )
+    parser.add_argument(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu: processor time, for a busy Linux machine with --threads 1",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     parser.add_argument(
@@ -118,17 +143,19 @@ def parse_arguments() -> argparse.Namespace:
     for name in ("warmup_updates", "timed_updates"):
         if getattr(options, name) < 1 or getattr(options, name) % REPORT_EVERY:
             parser.error(f"--{name.replace('_', '-')} must be a multiple of {REPORT_EVERY}")
+    if options.clock == "cpu" and (options.threads != 1 or not sys.platform.startswith("linux")):
+        parser.error("--clock cpu wants --threads 1 and Linux")
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
     options.work = options.work.resolve()
     return options
 
 
-def chosen_toolkits(only: list[str] | None) -> list[Toolkit]:
-    """Everybody in fp32; where bf16 pays on this machine, those that have it in bf16 too."""
-    toolkits: list[Toolkit] = [Gnomon("fp32"), JoeyNMT(), Eole("fp32")]
-    if bf16_is_faster():
-        toolkits += [Gnomon("bf16"), Eole("bf16")]
+def chosen_toolkits(precisions: list[str], only: list[str] | None) -> list[Toolkit]:
+    """Everybody in every precision that it has on CPUs."""
+    toolkits: list[Toolkit] = [JoeyNMT()]
+    for precision in precisions:
+        toolkits += [Gnomon(precision), Eole(precision), HuggingFace(precision)]
     if only is None:
         return toolkits
     chosen = [
@@ -155,50 +182,68 @@ def bf16_is_faster() -> bool:
     return seconds[torch.bfloat16] < seconds[torch.float32]
 
 
-def write_corpus(data: Path | None, folder: Path, setting: Setting) -> tuple[Corpus, Setting]:
+def write_corpus(
+    pairs: tuple[list[str], list[str]], folder: Path, setting: Setting
+) -> tuple[Corpus, Setting]:
     """Write the text and its subwords; the setting with the vocabulary's real size."""
-    sources, targets = read_pairs(data) if data else synthetic_pairs()
+    sources, targets = pairs
     tokenizer = Tokenizer.train(
         sources + targets, TokenizerConfig(kind="bpe", vocab_size=setting.vocab_size)
     )
     write_lines(folder / "text.source", sources)
     write_lines(folder / "text.target", targets)
-    write_subwords(folder, tokenizer.encode(sources), tokenizer.encode(targets))
+    source_ids, target_ids = tokenizer.encode(sources), tokenizer.encode(targets)
+    write_subwords(folder, source_ids, target_ids)
     write_vocabulary(folder / "vocabulary.txt", tokenizer.vocab_size)
     setting = Setting(**(asdict(setting) | {"vocab_size": tokenizer.vocab_size}))
-    return Corpus(folder, len(sources)), setting
+    num_tokens = [sum(map(len, ids)) + len(ids) for ids in (source_ids, target_ids)]
+    return Corpus(folder, len(sources), *num_tokens), setting
 
 
-def measure(toolkit: Toolkit, corpus: Corpus, setting: Setting, folder: Path) -> Window:
+def measure(toolkit: Toolkit, corpus: Corpus, setting: Setting, folder: Path, clock: str) -> Window:
     """One training in a fresh process; its configuration and log stay in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     command = toolkit.prepare(corpus, setting, folder)
     try:
-        lines = run_and_watch(command, folder, setting.num_threads)
+        lines = run_and_watch(command, folder, setting.num_threads, clock)
         reports = toolkit.reports(lines, folder)
         return timed_window(reports, setting.warmup_updates, setting.num_updates)
     except TrainingError as failure:
         raise TrainingError(f"{toolkit.name} ({folder / 'log.txt'}): {failure}") from None
 
 
-def summary(windows: dict[str, list[Window]], setting: Setting, data: Path | None) -> dict:
+def summary(
+    windows: dict[str, list[Window]],
+    ceilings: dict[str, list[float]],
+    corpus: Corpus,
+    setting: Setting,
+    options: argparse.Namespace,
+) -> dict:
     """Medians over the rounds, with everything needed to judge them."""
-    return {
+    flops = setting.flops_per_target_token(corpus.source_tokens / corpus.target_tokens)
+    ceiling = {precision: statistics.median(rates) for precision, rates in ceilings.items()}
+    result = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": {"processor": _processor(), "threads": setting.num_threads},
+        "clock": options.clock,
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "text": str(data) if data else "synthetic",
+        "size": options.size,
+        "text": str(options.data) if options.data else "synthetic",
         "setting": asdict(setting),
-        "toolkits": {
-            name: {
-                "tokens_per_second": statistics.median(w.tokens_per_second for w in runs),
-                "all_rounds": [round(w.tokens_per_second, 1) for w in runs],
-                "target_tokens_per_update": statistics.median(w.tokens_per_update for w in runs),
-            }
-            for name, runs in windows.items()
-        },
+        "flops_per_target_token": flops,
+        "ceiling_flops": ceiling,
+        "toolkits": {},
     }
+    for name, runs in windows.items():
+        speed = statistics.median(w.tokens_per_second for w in runs)
+        result["toolkits"][name] = {
+            "tokens_per_second": speed,
+            "all_rounds": [round(w.tokens_per_second, 1) for w in runs],
+            "target_tokens_per_update": statistics.median(w.tokens_per_update for w in runs),
+            "share_of_ceiling": speed * flops / ceiling[name.rpartition(" ")[2]],
+        }
+    return result
 
 
 def _processor() -> str:
@@ -212,23 +257,28 @@ def _processor() -> str:
 
 
 def table(result: dict) -> str:
-    """Figures for a person, as Markdown; ratios against the fastest peer in fp32."""
+    """Figures for a person, as Markdown; ratios against the fastest peer in any precision."""
     speeds = {name: row["tokens_per_second"] for name, row in result["toolkits"].items()}
-    peers = {n: s for n, s in speeds.items() if not n.startswith("gnomon") and n.endswith("fp32")}
-    fastest = max(peers, key=peers.__getitem__) if peers else next(iter(speeds))
+    peers = {name: speed for name, speed in speeds.items() if not name.startswith("gnomon")}
+    fastest = max(peers or speeds, key=speeds.__getitem__)
     lines = [
-        f"| | target tokens/s | spread | target tokens per update | ratio to {fastest} |",
-        "|---|---|---|---|---|",
+        f"| | target tokens/s | spread | target tokens per update | share of the ceiling "
+        f"| ratio to {fastest} |",
+        "|---|---|---|---|---|---|",
     ]
     for name, row in result["toolkits"].items():
         rounds = row["all_rounds"]
         lines.append(
             f"| {name} | {speeds[name]:,.0f} | {min(rounds):,.0f} to {max(rounds):,.0f} "
-            f"| {row['target_tokens_per_update']:,.0f} | {speeds[name] / speeds[fastest]:.2f} |"
+            f"| {row['target_tokens_per_update']:,.0f} | {row['share_of_ceiling']:.0%} "
+            f"| {speeds[name] / speeds[fastest]:.2f} |"
         )
     machine, versions = result["machine"], result["versions"]
+    ceilings = ", ".join(f"{p} {r / 1e12:.2f}" for p, r in result["ceiling_flops"].items())
     lines.append(
-        f"\nMedian of {len(rounds)} rounds; {machine['processor']}, {machine['threads']} threads, "
+        f"\nSize {result['size']}, {result['flops_per_target_token'] / 1e6:.0f} MFLOP for a target "
+        f"token; ceiling in TFLOP/s: {ceilings}. Median of {len(rounds)} rounds, "
+        f"{result['clock']} time; {machine['processor']}, {machine['threads']} threads, "
         f"torch {versions['torch']}; text: {result['text']}; {result['date']}."
     )
     return "\n".join(lines)

@@ -11,20 +11,46 @@ from pathlib import Path
 NUM_SPECIALS = 4
 """Every toolkit here has a padding, an unknown, a start and an end symbol."""
 
-# Natural logarithm of words per line in Multi30k English and German: mean, deviation, correlation.
-SOURCE_LOG_WORDS = (2.43, 0.31)
-TARGET_LOG_WORDS = (2.35, 0.34)
-CORRELATION = 0.86
-NUM_SYNTHETIC_PAIRS = 29_000
-SOURCE_LEXICON, TARGET_LEXICON = 15_000, 25_000  # distinct words in those files, rounded
+
+@dataclass(frozen=True)
+class MadeUp:
+    """What made-up text is like.
+
+    Attributes:
+        source_log_words, target_log_words: natural logarithm of words per line: mean, deviation.
+        correlation: of the two.
+        source_lexicon, target_lexicon: distinct words.
+        longest: words; longer draws are cut.
+    """
+
+    source_log_words: tuple[float, float]
+    target_log_words: tuple[float, float]
+    correlation: float
+    source_lexicon: int
+    target_lexicon: int
+    longest: int = 1000
+    num_pairs: int = 29_000
+
+
+MADE_UP = {
+    # Multi30k, English and German, as counted there.
+    "small": MadeUp((2.43, 0.31), (2.35, 0.34), 0.86, 15_000, 25_000),
+    # News and parliament, of all lengths: some 25 words a line, one line in ten with more than 45.
+    "base": MadeUp((3.05, 0.6), (3.0, 0.6), 0.93, 60_000, 110_000, longest=100),
+}
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A folder with the same pairs as text (for gnomon) and as subwords (for the peers)."""
+    """A folder with the same pairs as text (for gnomon) and as subwords (for the peers).
+
+    `source_tokens` and `target_tokens` are those of all pairs, an end symbol each included.
+    """
 
     folder: Path
     num_pairs: int
+    source_tokens: int
+    target_tokens: int
 
 
 class CorpusError(Exception):
@@ -49,27 +75,30 @@ def _read_lines(folder: Path, name: str) -> list[str]:
     raise CorpusError(f"--data is a folder with train.en[.gz] and train.de[.gz]; not there: {name}")
 
 
-def synthetic_pairs(seed: int = 1) -> tuple[list[str], list[str]]:
-    """Made-up pairs whose lengths and word frequencies are like Multi30k's.
+def synthetic_pairs(like: MadeUp, seed: int = 1) -> tuple[list[str], list[str]]:
+    """Made-up pairs whose lengths and word frequencies are like those of real text.
 
     Training speed depends on lengths, not on meaning: words are drawn from a Zipf distribution
     and the two sides have nothing to do with each other except their length.
     """
     generator = random.Random(seed)
-    draw_source = _zipf_words(generator, SOURCE_LEXICON)
-    draw_target = _zipf_words(generator, TARGET_LEXICON)
+    draw_source = _zipf_words(generator, like.source_lexicon)
+    draw_target = _zipf_words(generator, like.target_lexicon)
     sources, targets = [], []
-    for _ in range(NUM_SYNTHETIC_PAIRS):
+    for _ in range(like.num_pairs):
         shared = generator.gauss(0, 1)
-        own = CORRELATION * shared + math.sqrt(1 - CORRELATION**2) * generator.gauss(0, 1)
-        sources.append(" ".join(draw_source(_num_words(SOURCE_LOG_WORDS, shared))))
-        targets.append(" ".join(draw_target(_num_words(TARGET_LOG_WORDS, own))))
+        rest = math.sqrt(1 - like.correlation**2)
+        own = like.correlation * shared + rest * generator.gauss(0, 1)
+        num_source = _num_words(like.source_log_words, shared, like.longest)
+        num_target = _num_words(like.target_log_words, own, like.longest)
+        sources.append(" ".join(draw_source(num_source)))
+        targets.append(" ".join(draw_target(num_target)))
     return sources, targets
 
 
-def _num_words(log_words: tuple[float, float], deviation: float) -> int:
+def _num_words(log_words: tuple[float, float], deviation: float, longest: int) -> int:
     mean, spread = log_words
-    return max(1, round(math.exp(mean + spread * deviation)))
+    return min(longest, max(1, round(math.exp(mean + spread * deviation))))
 
 
 def _zipf_words(generator: random.Random, lexicon_size: int) -> Callable[[int], list[str]]:

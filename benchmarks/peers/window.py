@@ -45,8 +45,12 @@ class TrainingError(Exception):
     """A training stopped, or did not report what it was asked to."""
 
 
-def run_and_watch(command: list[str], folder: Path, num_threads: int) -> list[Line]:
+def run_and_watch(command: list[str], folder: Path, num_threads: int, clock: str) -> list[Line]:
     """Run `command` in `folder`; every line it printed, stamped as it came. Keeps `log.txt`.
+
+    Args:
+        clock: "wall", or "cpu" for the processor time that the command took so far, which other
+            work on the machine disturbs less (Linux only; sensible with one thread).
 
     Raises:
         TrainingError: it exited with an error; the message holds the end of its output.
@@ -67,12 +71,20 @@ def run_and_watch(command: list[str], folder: Path, num_threads: int) -> list[Li
     ):
         assert process.stdout is not None
         for text in process.stdout:
-            lines.append(Line(time.perf_counter(), text.rstrip("\n")))
+            now = time.perf_counter() if clock == "wall" else _processor_seconds(process.pid)
+            lines.append(Line(now, text.rstrip("\n")))
             log.write(text)
     if process.returncode:
         tail = "\n".join(line.text for line in lines[-15:])
         raise TrainingError(f"exit status {process.returncode}:\n{tail}")
     return lines
+
+
+def _processor_seconds(process_id: int) -> float:
+    """User and system time of a running process, from Linux's own accounts."""
+    text = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8")
+    fields = text.rpartition(")")[2].split()  # behind the name, which may hold spaces
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def timed_window(reports: list[Report], warmup_updates: int, num_updates: int) -> Window:
