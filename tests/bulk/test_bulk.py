@@ -163,6 +163,27 @@ def test_a_changed_text_is_done_again_and_told(job: TranslateLines, tmp_path: Pa
     assert (tmp_path / "out" / "a.txt").read_bytes().count(b"\n") == 2
 
 
+def test_parts_of_a_text_that_was_another_meanwhile_are_dropped(
+    job: TranslateLines, tmp_path: Path
+) -> None:
+    text, path = hostile_text(1500), tmp_path / "a.txt"
+    path.write_bytes(text)
+
+    class Between(Here):
+        """Works on another text and puts the old one back before it is killed."""
+
+        def run(self, worker: Worker, count: int) -> Iterator[Answer]:
+            path.write_bytes(b"7\n" * 1500)
+            yield from super().run(worker, count)
+
+    with pytest.raises(KeyboardInterrupt):
+        go(job, [path], tmp_path / "out.txt", engine=Between(killed_after=1))
+    path.write_bytes(text)
+    go(job, [path], tmp_path / "out.txt")
+    go(job, [path], tmp_path / "other.txt")
+    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "other.txt").read_bytes()
+
+
 def test_a_text_that_changes_meanwhile_is_no_result(job: TranslateLines, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("1\n2\n")
@@ -227,9 +248,14 @@ def test_a_part_that_ends_its_workers_is_given_up(job: TranslateLines, tmp_path:
 
 def test_one_file_may_have_one_file_as_result(job: TranslateLines, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("12\n")
+    (tmp_path / "out").mkdir()
     go(job, [tmp_path / "a.txt"], tmp_path / "out.txt")
-    go(job, [tmp_path / "a.txt"], tmp_path)  # a folder that is there
-    assert (tmp_path / "out.txt").read_text() == (tmp_path / "a.txt").read_text() != "12\n"
+    go(job, [tmp_path / "a.txt"], tmp_path / "out")
+    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "out" / "a.txt").read_bytes()
+    for place in (tmp_path, tmp_path / "a.txt"):
+        with pytest.raises(DataError, match="must not take the place"):
+            go(job, [tmp_path / "a.txt"], place)
+    assert (tmp_path / "a.txt").read_text() == "12\n"
 
 
 def test_inputs_are_found_once_and_named_apart(tmp_path: Path) -> None:

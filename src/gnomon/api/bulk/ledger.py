@@ -130,11 +130,15 @@ class Ledger:
         return same and output.is_file() and output.stat().st_size == record["num_bytes"]
 
     def take_up(self, text: Text) -> bool:
-        """Make ready to work on a text; returns whether parts of another content were dropped."""
+        """Make ready to work on a text; returns whether it was changed since it was worked on.
+
+        Parts of a text that was written to meanwhile are dropped even if its content is the old one
+        again: some of them may be of what stood there between.
+        """
         folder = self._parts(text)
-        changed = any(
-            record and record.get("sha256") != text.look.sha256
-            for record in (_read(folder / "input.json"), _read(self._done(text)))
+        begun, done = _read(folder / "input.json"), _read(self._done(text))
+        changed = bool(begun and begun != asdict(text.look)) or bool(
+            done and done["sha256"] != text.look.sha256
         )
         if changed:
             shutil.rmtree(folder, ignore_errors=True)

@@ -58,7 +58,6 @@ class BulkReport:
 
     num_finished: int
     num_finished_before: int
-    num_failed: int
 
 
 def bulk(
@@ -85,8 +84,8 @@ def bulk(
         restart: work on everything anew.
 
     Raises:
-        DataError: no input, or two whose results have one name; or, in the end, a file could not be
-            finished (the others are).
+        DataError: no input, or two whose results have one name, or that of their text; or, in the
+            end, a file could not be finished (the others are).
         ModelError, RecipeError: the job cannot be done whatever the text.
         RunError: the results there are of another job, or another process writes them.
     """
@@ -99,8 +98,15 @@ def bulk(
     single = len(inputs) == 1 and inputs[0].is_file() and not output.is_dir()
     output = output.absolute()
     found = find_inputs(inputs, output)
-    job = _ready(job)
     ledger = Ledger(output, single=single)
+    for one in found:
+        if ledger.output(one).resolve() == one.path:
+            raise DataError(
+                "results must not take the place of their text",
+                seen=one.path,
+                mend="name another folder with --output",
+            )
+    job = _ready(job)
     with ledger.locked():
         made_from = {
             "gnomon": gnomon.__version__,
@@ -172,7 +178,7 @@ class _Bulk:
                 + ", ".join(list(self.failed)[:10]),
                 mend="mend what is said above and give the same command again: what is done stays",
             )
-        return BulkReport(self.num_finished, num_before, len(self.failed))
+        return BulkReport(self.num_finished, num_before)
 
     def _to_do(self, inputs: Sequence[Input]) -> Iterator[Text]:
         for one in inputs:

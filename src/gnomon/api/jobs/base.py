@@ -152,7 +152,12 @@ def adopt(recipe: Recipe, folder: Path) -> Recipe:
         draws = replace(found.replacement, generator=str(folder.resolve()))
         found = replace(found, replacement=draws)
     if problems := broken_rules(found):
-        raise RecipeError(f"the recipe must fit the model of {folder}", seen="; ".join(problems))
+        raise RecipeError(
+            f"the recipe must fit the model of {folder}",
+            seen="; ".join(problems),
+            mend="set what is not of [model], which the model decides; gnomon extend makes a model "
+            "with positions that reach further",
+        )
     return found
 
 
