@@ -16,7 +16,7 @@ from gnomon.api.load import VERBS, check_task, is_of, load, load_for, model_fold
 from gnomon.api.needle import find_needles, write_needles
 from gnomon.api.pairs import given_pairs
 from gnomon.api.runs import RunComparison, RunScores, RunSummary, compare_runs, list_runs, scores_of
-from gnomon.api.train import Training, prepare, read_recipe, train
+from gnomon.api.train import Training, prepare, read_recipe, run_path, train
 
 __all__ = [
     "VERBS",
@@ -53,6 +53,7 @@ __all__ = [
     "model_folder",
     "prepare",
     "read_recipe",
+    "run_path",
     "save_curve",
     "scores_of",
     "task_of",

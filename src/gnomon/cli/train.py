@@ -13,6 +13,7 @@ from gnomon.cli.console import console, say, warn
 if TYPE_CHECKING:
     from gnomon.api import Training
     from gnomon.doctor import Report
+    from gnomon.training import Listener
 
 # What pretraining makes, to be fine-tuned: a model of another task.
 _MADE = {"masked_lm": "encoder", "replaced_tokens": "classification"}
@@ -59,6 +60,15 @@ def train(
             help="Train nothing: try how large a batch fits into memory, and say what to set.",
         ),
     ] = False,
+    profile: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEPS",
+            min=1,
+            help="Record so many early steps by PyTorch's profiler, into RUN/profile.",
+            show_default=False,
+        ),
+    ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="With --dry-run or --fit: as JSON on standard output.")
     ] = False,
@@ -93,11 +103,16 @@ def train(
 
         print_fit(api.fit(loaded, run=run, start_from=from_, say=say), as_json=json_)
         return
+    listeners: list[Listener] = [TrainingProgress(console())]
+    if profile is not None:
+        from gnomon.training.profile import ProfileSteps
+
+        listeners.append(ProfileSteps(api.run_path(loaded, run) / "profile", profile, say))
     training = api.train(
         loaded,
         run=run,
         start_from=from_,
-        listeners=[TrainingProgress(console())],
+        listeners=listeners,
         say=say,
         accept=accept or (),
         examined=_say_examined,
