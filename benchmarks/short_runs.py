@@ -92,7 +92,7 @@ def _trained(
     given: argparse.Namespace,
 ) -> dict[str, Any]:
     folder = given.out / name.replace(" ", "-").replace("=", "-")
-    kept = folder.with_suffix(".json")
+    kept = folder.with_name(f"{folder.name}.json")
     if kept.is_file():
         found: dict[str, Any] = json.loads(kept.read_text("utf-8"))
         return found

@@ -132,6 +132,7 @@ def test_all_errors_are_reported_at_once() -> None:
             ["schedule.kind", "averaging.kind"],
         ),
         (["optimizer.momentum=1.0"], ["optimizer.momentum"]),
+        (["training.compile=true", "memory.recompute=full"], ["training.compile", "memory"]),
     ],
 )
 def test_broken_rules_are_named(overrides: list[str], names: list[str]) -> None:

@@ -3,7 +3,7 @@ import torch
 
 from gnomon.errors import RecipeError
 from gnomon.training import precision as precision_module
-from gnomon.training.precision import choose_device, choose_precision
+from gnomon.training.precision import Precision, choose_device, choose_precision
 
 CPU = torch.device("cpu")
 
@@ -41,6 +41,7 @@ def test_formats_grow_wider_up_to_fp32():
     assert bf16.wider().name == "fp32"
     assert bf16.wider().wider() is None
     assert choose_precision("bf16-master", CPU).wider().name == "bf16"
+    assert Precision("fp8", CPU, "").wider().name == "bf16"
 
 
 def test_a_gpu_without_bf16_gets_fp16_and_an_old_one_fp32(monkeypatch):
@@ -53,7 +54,7 @@ def test_a_gpu_without_bf16_gets_fp16_and_an_old_one_fp32(monkeypatch):
 def test_unknown_names_are_refused():
     with pytest.raises(RecipeError, match="auto, cpu, cuda"):
         choose_device("abacus")
-    with pytest.raises(RecipeError, match="auto, fp32, bf16, bf16-master, fp16"):
+    with pytest.raises(RecipeError, match="auto, fp32, bf16, bf16-master, fp16, fp8"):
         choose_precision("tf32", CPU)
 
 

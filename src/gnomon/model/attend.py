@@ -37,9 +37,14 @@ def use_backend(backend: Backend) -> Iterator[None]:
         forced_backend.reset(token)
 
 
+def _forced() -> Backend | None:
+    # The compiler cannot look into a context variable.
+    return None if torch.compiler.is_compiling() else forced_backend.get()
+
+
 def in_blocks(mask: Mask) -> bool:
     """Whether this call is computed in blocks."""
-    forced = forced_backend.get()
+    forced = _forced()
     if forced is None or forced == "flex":
         return can_block(mask) and blocks_pay(mask)
     return forced == "blocked" and can_block(mask)
@@ -47,7 +52,7 @@ def in_blocks(mask: Mask) -> bool:
 
 def choose_backend(query: Tensor, mask: Mask, probability: float) -> Dense:
     """The faster dense backend for this call, as measured (docs: attention backends)."""
-    forced = forced_backend.get()
+    forced = _forced()
     if forced == "reference" or forced == "sdpa":
         return forced
     training = torch.is_grad_enabled() and query.requires_grad
@@ -90,13 +95,13 @@ def attend(
         output = backend(query, key, value, mask, scale, dropout)
         return output if mask.empty is None else output.masked_fill(mask.empty, 0.0)
 
-    if mask.documents is not None and forced_backend.get() not in BACKENDS:
+    if mask.documents is not None and _forced() not in BACKENDS:
 
         def apart(query: Tensor, key: Tensor, value: Tensor, group: int) -> Tensor:
             return attend(query, key, value, mask.of_group(group), scale=scale, dropout=dropout)
 
         return mask.documents.apart(query, key, value, apart)
-    if forced_backend.get() == "flex" and can_flex(query, mask, dropout):
+    if _forced() == "flex" and can_flex(query, mask, dropout):
         return flex(query, key, value, mask, scale)
     if in_blocks(mask):
         return blocked(query, key, value, mask, dense)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,6 +23,9 @@ class FusedLinear(nn.Module):
         biases: whether each part has a bias.
     """
 
+    # x, weight, bias → x · weightᵀ + bias; training may put another in an instance.
+    product: Callable[[Tensor, Tensor, Tensor | None], Tensor] = staticmethod(F.linear)
+
     def __init__(self, width: int, sizes: tuple[int, ...], biases: tuple[bool, ...]) -> None:
         super().__init__()
         assert len(sizes) == len(biases)
@@ -34,7 +39,7 @@ class FusedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., width]` to `[..., sum(sizes)]`, the parts side by side."""
         x = cast_for_product(x)
-        y = F.linear(x, self.weight, self.full_bias())
+        y = self.product(x, self.weight, self.full_bias())
         return y if self.low_rank is None else y + self.low_rank(x)
 
     def full_bias(self) -> Tensor | None:

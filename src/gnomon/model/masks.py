@@ -104,7 +104,7 @@ class Mask:
             )
         return self._of_groups[number]
 
-    @property
+    @cached_property
     def only_causal(self) -> bool:
         """Whether look-ahead over T == S says it all, which fused kernels apply by themselves."""
         limits = (self.padding, self.pattern, self.documents, self.limit)
@@ -214,6 +214,15 @@ class Mask:
         if self.combined is None or self.empty is None:
             return self.combined
         return self.combined | self.empty
+
+    def build(self, dtype: torch.dtype) -> list[Tensor]:
+        """All that a dense backend asks for with scores of `dtype`, now; whatever is no constant.
+
+        Compiled code must find it there: what it asks about values is not known to a compiler.
+        """
+        _ = self.only_causal
+        built = (self.combined, self.empty, self.keep, self.bias, self.additive(dtype))
+        return [each for each in built if each is not None]
 
     def additive(self, dtype: torch.dtype) -> Tensor | None:
         """What to add to scores of `dtype`: the bias, or the smallest finite number where masked.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -32,6 +34,8 @@ class Stack(nn.Module):
         self.layer_drop = layer_drop
         # Layers of which training keeps the input only; the backward pass computes them again.
         self.recomputed: frozenset[int] = frozenset()
+        # How a layer is called; training may put a compiled form here.
+        self.call: Callable[..., Tensor] = nn.Module.__call__
         self.causal = causal
         self.patterns = config.attention.sparsity()
         self.head_size = config.attention.width(config.d_model)
@@ -93,7 +97,7 @@ class Stack(nn.Module):
                     layer, x, mask, rotation, memory, memory_mask, None, use_reentrant=False
                 )
             else:
-                x = layer(x, mask, rotation, memory, memory_mask, layer_cache)
+                x = self.call(layer, x, mask, rotation, memory, memory_mask, layer_cache)
                 is_bias_made = True
         if cache is not None and self.score_bias is None and self.patterns:
             cache.forget(self.patterns)

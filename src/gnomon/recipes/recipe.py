@@ -84,6 +84,11 @@ class Recipe(ABC):
                 f"training.best_mode must be 'min' for {' and '.join(lower)}, 'max' for other "
                 f"scores; seen: {self.training.best_mode!r} for {self.training.best_metric}"
             )
+        if self.training.compile and self.memory != MemoryConfig():
+            found.append(
+                "training.compile does not go with [memory]: compiled layers decide themselves "
+                "what they keep; mend: leave one of the two out"
+            )
         if self.optimizer.averages:
             found += self._problems_of_averaging_optimizer()
         return found

@@ -24,9 +24,11 @@ class TrainingConfig:
     # Micro-batches per step; their gradients sum to that of one batch of all their tokens.
     accumulate: int = 1
     # Number format of matrix products: auto takes bf16 where the hardware has it, fp16 on GPUs that
-    # have nothing else; bf16-master: of all that a pass computes. A step that is not finite in a
-    # short format is taken again in a wider one.
+    # have nothing else; bf16-master: of all that a pass computes; fp8: on GPUs that have it. A step
+    # that is not finite in a short format is taken again in a wider one.
     precision: PrecisionName = "auto"
+    # Whether layers are compiled (torch.compile): no gain on CPUs, a minute at the start.
+    compile: bool = False
     # auto takes the GPU where there is one.
     device: Literal["auto", "cpu", "cuda"] = "auto"
     # CPU threads; None leaves torch's choice. Results are bitwise equal for equal counts only.

@@ -18,6 +18,7 @@ from gnomon.training.agenda import Agenda
 from gnomon.training.allocator import keep_freed_memory
 from gnomon.training.audience import Audience
 from gnomon.training.averaging import AveragingConfig, MovingAverage
+from gnomon.training.compiled import compile_layers
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.differentiate import Differentiate
@@ -139,6 +140,8 @@ class Trainer:
             parallel=self._parallel,
             world=world,
         )
+        if training.compile:
+            compile_layers(task.model, memory, self.audience)
         self.moving_average: MovingAverage | None = None
         if averaging.kind == "ema":
             self.moving_average = MovingAverage(self._parallel.trained, averaging.decay)

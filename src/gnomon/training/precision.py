@@ -4,7 +4,8 @@ bf16 and fp16 mean fp32 weights and optimizer states with matrix products in the
 (autocast). bf16 has fp32's range and needs nothing else; under fp16 the loss is scaled
 (`training/loss_scale.py`). Weights are cast once per forward pass. bf16-master means that within a
 pass everything is in bf16, weights, norms and what passes from layer to layer, and only softmax,
-sums and the loss count in fp32; the weights that the optimizer moves are fp32 all the same.
+sums and the loss count in fp32; the weights that the optimizer moves are fp32 all the same. fp8 is
+bf16 whose projections multiply 8-bit numbers (`training/float8.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import torch
 from torch import nn
 
 from gnomon.errors import RecipeError
+from gnomon.training.float8 import float8_products, refuse_without_float8
 from gnomon.training.short_weights import short_weights
 
-PrecisionName = Literal["auto", "fp32", "bf16", "bf16-master", "fp16"]
-Format = Literal["fp32", "bf16", "bf16-master", "fp16"]
+PrecisionName = Literal["auto", "fp32", "bf16", "bf16-master", "fp16", "fp8"]
+Format = Literal["fp32", "bf16", "bf16-master", "fp16", "fp8"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 # Times that bf16 products must be faster to outweigh the casts around them.
@@ -40,22 +42,25 @@ class Precision:
     reason: str  # one sentence for the log: why this one
 
     def weights(self, model: nn.Module) -> AbstractContextManager[object]:
-        """A fresh context for one forward and backward pass, without effect but in bf16-master."""
+        """A fresh context for one forward and backward pass: what autocast does not do."""
         if self.name == "bf16-master":
             return short_weights(model, torch.bfloat16)
+        if self.name == "fp8":
+            return float8_products(model)
         return nullcontext()
 
     def autocast(self) -> AbstractContextManager[object]:
         """A fresh context for one forward pass, without effect in fp32 and bf16-master."""
         dtype = torch.float16 if self.name == "fp16" else torch.bfloat16
-        is_mixed = self.name in ("bf16", "fp16")
+        is_mixed = self.name in ("bf16", "fp16", "fp8")
         return torch.autocast(self.device.type, dtype=dtype, enabled=is_mixed)
 
     def wider(self) -> Precision | None:
         """The next format with more range or more digits; None after fp32."""
-        following: dict[Format, Format] = {"fp16": "bf16", "bf16-master": "bf16", "bf16": "fp32"}
-        name = following.get(self.name)
-        return None if name is None else Precision(name, self.device, f"{name} after {self.name}")
+        if self.name == "fp32":
+            return None
+        name: Format = "fp32" if self.name == "bf16" else "bf16"
+        return Precision(name, self.device, f"{name} after {self.name}")
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
@@ -67,10 +72,12 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     for GPUs that have no bf16; on CPUs it is never chosen.
 
     Raises:
-        RecipeError: for unknown names.
+        RecipeError: for unknown names, and for fp8 where the device or torchao is missing.
     """
     if name == "auto":
         return _best(device)
+    if name == "fp8":
+        refuse_without_float8(device)
     for known in FORMATS:
         if name == known:
             return Precision(known, device, f"{name} as asked")
@@ -82,10 +89,10 @@ def choose_precision(name: str, device: torch.device) -> Precision:
 
 
 def products_in(name: PrecisionName) -> Literal["fp32", "bf16", "fp16"] | None:
-    """The number format of matrix products; None where the device is asked first."""
-    plain: dict[PrecisionName, Literal["fp32", "bf16", "fp16"]]
-    plain = {"fp32": "fp32", "bf16": "bf16", "bf16-master": "bf16", "fp16": "fp16"}
-    return plain.get(name)
+    """The plain format nearest to that of matrix products; None: the device is asked first."""
+    if name == "auto":
+        return None
+    return name if name in ("fp32", "bf16", "fp16") else "bf16"
 
 
 def _best(device: torch.device) -> Precision:

@@ -23,6 +23,7 @@ _DTYPES: dict[Format, torch.dtype] = {
     "bf16": torch.bfloat16,
     "bf16-master": torch.bfloat16,
     "fp16": torch.float16,
+    "fp8": torch.bfloat16,  # of which only the projections are more
 }
 
 
