@@ -49,13 +49,13 @@ class Experiment:
     bilstm: tuple[str, ...] | None = None
 
 
+CHINESE = ("tokenizer.vocab_size=4000", "masking.share=0.4", "training.max_steps=8000")
+
 EXPERIMENTS = {
     "sst2": Experiment(1, 2, "sst2", bilstm=("training.max_steps=800",)),
     "trec": Experiment(1, 3, "trec", bilstm=("training.max_steps=600",)),
-    "zh-shopping": Experiment(2, 3, "reviews", pretrain=("training.max_steps=5000",)),
-    "chnsenticorp": Experiment(
-        1, 2, "reviews", ("training.max_steps=1000",), pretrain=("training.max_steps=5000",)
-    ),
+    "zh-shopping": Experiment(2, 3, "reviews", pretrain=CHINESE),
+    "chnsenticorp": Experiment(1, 2, "reviews", ("training.max_steps=1000",), pretrain=CHINESE),
 }
 
 
