@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from peers.corpus import synthetic_pairs, write_lines
+from peers.corpus import MADE_UP, synthetic_pairs, write_lines
 
 RECIPES = ["tiny", "multi30k", "small", "vaswani-base"]
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -37,7 +37,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=given.scratch) as name:
         if given.src is None:
-            for side, lines in zip(("src", "tgt"), synthetic_pairs(), strict=True):
+            for side, lines in zip(("src", "tgt"), synthetic_pairs(MADE_UP["small"]), strict=True):
                 path = Path(name) / f"text.{side}"
                 write_lines(path, lines)
                 setattr(given, side, path)

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from peers.corpus import synthetic_pairs, write_lines
+from peers.corpus import MADE_UP, synthetic_pairs, write_lines
 
 RECIPES = ["tiny", "multi30k", "small", "vaswani-base"]
 MOST_GROWTH, MOST_WAITING = 0.01, 0.02
@@ -35,7 +35,7 @@ def main() -> None:
     failed = False
     with tempfile.TemporaryDirectory(dir=given.scratch) as name:
         given.folder = Path(name)
-        for side, lines in zip(("src", "tgt"), synthetic_pairs(), strict=True):
+        for side, lines in zip(("src", "tgt"), synthetic_pairs(MADE_UP["small"]), strict=True):
             write_lines(given.folder / f"text.{side}", lines)
         if not given.wait_only:
             sizes = child(given, given.recipe[0], given.steps)["sizes"]

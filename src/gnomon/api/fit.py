@@ -99,10 +99,10 @@ def fit(
     if free is None or (device.type == "cpu" and not Path("/proc/self/status").exists()):
         raise RecipeError("--fit measures memory as Linux tells it, or on a GPU", seen=sys.platform)
     limit = int(_SHARE * free)
+    recipe = with_network(recipe, RunFolder(folder), start_from, say)
     with scratch_beside(folder, say) as cache:
-        known = with_network(recipe, RunFolder(folder), start_from, say)
         start = None if start_from is None else model_folder(start_from)
-        job_of(known, lambda message: None).prepare(cache, [], start)
+        job_of(recipe, lambda message: None).prepare(cache, [], start)
 
         def attempt(tokens_per_batch: int) -> Trial:
             say(f"trying training.tokens_per_batch={tokens_per_batch}")

@@ -17,6 +17,7 @@ import torch
 
 from gnomon.api.forecast import put_together
 from gnomon.recipes import load_recipe
+from gnomon.training import choose_device
 from gnomon.training.rehearsal import Rehearsal
 
 OUT_OF_MEMORY = 3  # the exit code where memory was asked for and not to be had
@@ -29,7 +30,7 @@ def main() -> None:
         warnings.simplefilter("ignore")  # said when the recipe was read first
         recipe = load_recipe(request["recipe"])
     try:
-        _limit(request["limit"])
+        _limit(request["limit"], choose_device(recipe.training.device))
         rehearsal = put_together(recipe, Path(request["cache"]), request["start_from"])
         result = _step(rehearsal, recipe.training.tokens_per_batch)
     except (MemoryError, torch.OutOfMemoryError):
@@ -41,9 +42,9 @@ def main() -> None:
     sys.stdout.write(json.dumps(result))
 
 
-def _limit(size: int) -> None:
+def _limit(size: int, device: torch.device) -> None:
     """To be refused memory is an error that can be caught, to be killed is not."""
-    if torch.cuda.is_available():
+    if device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(size / torch.cuda.mem_get_info()[1])
         return
     import resource

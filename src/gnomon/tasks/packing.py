@@ -197,15 +197,15 @@ class PackedRows:
 
     def document_lengths(self, spec: RowSpec) -> NDArray[np.int64]:
         """Tokens of each document, or part of one, in the rows of a batch."""
-        size, T = len(self.store), self.length
-        starts = np.concatenate([self.store.starts, self.store.starts + size])  # it is a ring
-        begins = (spec.rows * T + self.shift(spec.epoch)) % size
-        first = np.searchsorted(starts, begins, side="right")
-        last = np.searchsorted(starts, begins + T, side="left")
-        found = [
-            np.diff(np.concatenate([[begin], starts[one:two], [begin + T]]))
-            for begin, one, two in zip(begins, first, last, strict=True)
-        ]
+        size, T, starts = len(self.store), self.length, self.store.starts
+        found = []
+        for begin in ((spec.rows * T + self.shift(spec.epoch)) % size).tolist():
+            end = begin + T
+            # At the end of the ring a document begins in any case.
+            parts = [(begin, end)] if end <= size else [(begin, size), (0, end - size)]
+            for first, last in parts:
+                inner = slice(*np.searchsorted(starts, [first + 1, last]))
+                found.append(np.diff(np.concatenate([[first], starts[inner], [last]])))
         return np.concatenate(found)
 
     def tokens_at(self, batch: PackedBatch) -> NDArray[np.int64]:
