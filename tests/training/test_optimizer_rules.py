@@ -7,7 +7,8 @@ from safetensors.torch import load_file
 from gnomon.doctor.targets.training import torch_optimizer
 from gnomon.errors import RecipeError
 from gnomon.training import OptimizerConfig
-from gnomon.training.optimizers import Optimizer, describe_groups
+from gnomon.training.optimizers import Optimizer, ParameterGroup, describe_groups
+from gnomon.training.optimizers.eight_bit import EightBitAdamW
 from gnomon.training.run import RunFolder
 from training.test_optimizers import backward, transformer
 from training.tiny_task import TinyTask, trainer
@@ -133,10 +134,53 @@ def test_a_missing_package_is_named(monkeypatch):
     def refuse(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("gnomon.training.optimizers.rules.import_module", refuse)
+    monkeypatch.setattr("gnomon.training.optimizers.package.import_module", refuse)
     for name, extra in (("schedule_free", "schedule-free"), ("lion", "lion")):
         with pytest.raises(RecipeError, match=rf"gnomon\[{extra}\]"):
             Optimizer(transformer(sparse=False), OptimizerConfig(name=name))
+
+
+# -- states in 8 bits ------------------------------------------------------------------------------
+
+
+def test_eight_bits_are_refused_on_cpus_and_for_other_rules():
+    with pytest.raises(RecipeError, match="on a CPU"):
+        optimizer_of("adamw", states="8bit")
+    assert "states" in OptimizerConfig(name="lion", states="8bit").problems()[0]
+
+
+def test_moments_in_eight_bits_continue_bit_for_bit(monkeypatch):
+    """On the CPU, by torchao's arithmetic without its compiler."""
+    pytest.importorskip("torchao")
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    rules, parameters = [], []
+    for _ in range(2):
+        torch.manual_seed(0)
+        named = {n: torch.nn.Parameter(torch.randn(s)) for n, s in (("a", (64, 64)), ("b", (8,)))}
+        group = ParameterGroup("decay", named, weight_decay=0.1)
+        rules.append(EightBitAdamW([group], OptimizerConfig(eps=1e-8)))
+        parameters.append(list(named.values()))
+    gradients = [[torch.randn_like(p) for p in parameters[0]] for _ in range(4)]
+
+    def step(number, which):
+        for parameter, gradient in zip(parameters[which], gradients[number], strict=True):
+            parameter.grad = gradient.clone()
+        rules[which].step(1e-2)
+
+    step(0, 0)
+    step(1, 0)
+    saved = {name: tensor.clone() for name, tensor in rules[0].state_tensors().items()}
+    assert saved["exp_avg.codes/a"].dtype == torch.uint8
+    assert saved["exp_avg/b"].dtype == torch.float32  # too small to pay
+    for parameter, other in zip(*parameters, strict=True):
+        other.data.copy_(parameter)
+    rules[1].load_state_tensors(saved)
+    for number in (2, 3):
+        step(number, 0)
+        step(number, 1)
+    assert all(a.equal(b) for a, b in zip(*parameters, strict=True))
+    again = rules[1].state_tensors()
+    assert all(again[name].equal(tensor) for name, tensor in rules[0].state_tensors().items())
 
 
 # -- Schedule-Free ---------------------------------------------------------------------------------

@@ -38,11 +38,13 @@ def compile_layers(model: nn.Module, memory: MemoryConfig, audience: Audience) -
         reason = "the model has no layers of gnomon's"
     elif memory != MemoryConfig():
         reason = "the [memory] table is at work, and compiled layers decide what they keep"
+    elif torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        reason = "there are several ranks"
     elif any(stack.patterns for stack in stacks):
         reason = "the model has sparse attention"
     if reason is not None:
         raise RecipeError(
-            "training.compile goes with dense layers and without [memory]",
+            "training.compile goes with dense layers, without [memory], on one rank",
             seen=reason,
             mend="leave training.compile out",
         )

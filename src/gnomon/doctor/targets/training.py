@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -81,6 +82,8 @@ def torch_optimizer(
     tensors: Mapping[str, Tensor] | None = None,
 ) -> torch.optim.Optimizer:
     """The loop's own arithmetic as torch's classes have it, to look into."""
+    if config.states != "fp32":  # looked at wherever the doctor runs, without its memory
+        config, tensors = replace(config, states="fp32"), None
     rules = build_rules(group_parameters(model, config), config, adamw=_adamw)
     optimizers = []
     for rule in rules:

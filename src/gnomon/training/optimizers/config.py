@@ -41,6 +41,8 @@ class OptimizerConfig:
     betas: tuple[float, float] = (0.9, 0.98)
     # Added to the root of the second moment; of adamw (also within muon) and schedule_free.
     eps: float = 1e-9
+    # Number format of adamw's moments; 8bit, blockwise scaled, is torchao's and for GPUs.
+    states: Literal["fp32", "8bit"] = "fp32"
     # Memory of muon's momentum.
     momentum: float = 0.95
     # Share of a matrix that a step of learning rate 1 would take away.
@@ -74,6 +76,11 @@ class OptimizerConfig:
             found.append(
                 "optimizer.betas must begin with a number above 0 for schedule_free, which divides "
                 f"by it; seen {list(self.betas)}"
+            )
+        if self.states != "fp32" and self.name != "adamw":
+            found.append(
+                f'optimizer.states must be fp32 for optimizer.name = "{self.name}", seen '
+                f"{self.states}; adamw's alone can be kept in 8 bits"
             )
         if not 0 <= self.momentum < 1:
             found.append(f"optimizer.momentum must be at least 0 and below 1, seen {self.momentum}")

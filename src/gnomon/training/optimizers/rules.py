@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Any
 
 import torch
 
 from gnomon.errors import RecipeError
 from gnomon.training.optimizers.adamw import FusedAdamW
 from gnomon.training.optimizers.config import OptimizerConfig
+from gnomon.training.optimizers.eight_bit import EightBitAdamW
 from gnomon.training.optimizers.groups import ParameterGroup
+from gnomon.training.optimizers.package import package
 from gnomon.training.optimizers.rule import Rule, TorchRule, torch_groups
 from gnomon.training.optimizers.schedule_free import ScheduleFree
 
@@ -51,7 +51,10 @@ def build_rules(
             )
         rules.append(_muon(matrices, config))
         dense = [group for group in dense if not group.is_orthogonal]
-    if dense:
+    if dense and config.states == "8bit":
+        _refuse_eight_bit_on_cpu(dense)
+        rules.append(EightBitAdamW(dense, config))
+    elif dense:
         rules.append(
             adamw(dense, config) if config.name in ("adamw", "muon") else _dense(dense, config)
         )
@@ -60,17 +63,26 @@ def build_rules(
     return rules
 
 
+def _refuse_eight_bit_on_cpu(groups: Sequence[ParameterGroup]) -> None:
+    if any(p.device.type == "cpu" for group in groups for p in group.parameters.values()):
+        raise RecipeError(
+            'optimizer.states "8bit" is for GPUs: on a CPU its step takes 37 times as long',
+            seen="training on the CPU",
+            mend='"fp32", or optimizer.name "adafactor", which remembers less still',
+        )
+
+
 def _dense(groups: Sequence[ParameterGroup], config: OptimizerConfig) -> Rule:
     match config.name:
         case "adafactor":
             adafactor = torch.optim.Adafactor(torch_groups(groups), lr=_BIRTH)
             return TorchRule(adafactor, groups, ("step", "row_var", "col_var", "variance"))
         case "lion":
-            lion = _package("lion_pytorch", "lion").Lion
+            lion = package("lion_pytorch", extra="lion").Lion
             optimizer = lion(torch_groups(groups), lr=_BIRTH, betas=config.betas)
             return TorchRule(optimizer, groups, ("exp_avg",))
         case _:
-            adamw = _package("schedulefree", "schedule-free").AdamWScheduleFree
+            adamw = package("schedulefree", extra="schedule-free").AdamWScheduleFree
             optimizer = adamw(torch_groups(groups), lr=_BIRTH, betas=config.betas, eps=config.eps)
             return ScheduleFree(optimizer, groups)
 
@@ -95,14 +107,3 @@ def _sparse(groups: Sequence[ParameterGroup], config: OptimizerConfig) -> Rule:
         eps=config.eps,
     )
     return TorchRule(adam, groups, ("step", "exp_avg", "exp_avg_sq"))
-
-
-def _package(module: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise RecipeError(
-            "this optimizer is a package of its own",
-            seen=f"no {module}",
-            mend=f"pip install 'gnomon[{extra}]'",
-        ) from error
