@@ -65,15 +65,11 @@ class RandomTask:
         return self.model.projection(hidden[keep])
 
 
-def speed(given: argparse.Namespace) -> None:
-    """Print a table."""
-    device = torch.device(given.device)
-    if device.type == "cpu":
-        torch.set_num_threads(given.threads)
-        keep_freed_memory()
-    layers, width, heads, inner, vocab = SIZES[given.size]
+def model_of(size: str) -> Transformer:
+    """An encoder-decoder as in 2017."""
+    layers, width, heads, inner, vocab = SIZES[size]
     torch.manual_seed(0)
-    model = Transformer(
+    return Transformer(
         TransformerConfig(
             vocab_size=vocab,
             d_model=width,
@@ -85,6 +81,16 @@ def speed(given: argparse.Namespace) -> None:
             feedforward=FeedForwardConfig(size=inner),
         )
     )
+
+
+def speed(given: argparse.Namespace) -> None:
+    """Print a table."""
+    device = torch.device(given.device)
+    if device.type == "cpu":
+        torch.set_num_threads(given.threads)
+        keep_freed_memory()
+    layers, width, _, _, vocab = SIZES[given.size]
+    model = model_of(given.size)
     model.to(device).train()
     shape = given.tokens // given.length, given.length
     source = torch.randint(4, vocab, shape, device=device)
