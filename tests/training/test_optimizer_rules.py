@@ -4,8 +4,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from gnomon import diagnose
+from gnomon.doctor.preflight import _groups
 from gnomon.doctor.targets.training import torch_optimizer
 from gnomon.errors import RecipeError
+from gnomon.recipes import TranslationRecipe
 from gnomon.training import OptimizerConfig
 from gnomon.training.optimizers import Optimizer, ParameterGroup, describe_groups
 from gnomon.training.optimizers.eight_bit import EightBitAdamW
@@ -108,6 +111,9 @@ def test_a_step_of_muon_is_orthogonal():
     values = torch.linalg.svdvals(model.get_parameter(name).detach() - before[name])
     unlike = torch.linalg.svdvals(gradients[name])
     assert values.max() < 3 * values.min() < unlike.max() / unlike.min() * values.min()
+    for name, old in before.items():  # as long as AdamW's, whatever the shape
+        length = (model.get_parameter(name).detach() - old).square().mean().sqrt()
+        assert 0.12 * 1e-2 < length < 0.25 * 1e-2, name
 
 
 def test_muon_wants_layers():
@@ -222,6 +228,36 @@ def test_a_run_validates_and_ships_the_mean(tmp_path):
 
 
 # -- the doctor's view -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_preflight_sees_the_groups_that_training_makes(name):
+    model, optimizer = optimizer_of(name, weight_decay=0.1)
+    recipe = TranslationRecipe(optimizer=optimizer.config)
+    groups = _groups(model, recipe, 1e-3).param_groups
+    made = torch_optimizer(model, optimizer.config, 1e-3).param_groups
+    assert len(groups) == len(made)
+    for seen, real in zip(groups, made, strict=True):
+        assert [id(p) for p in seen["params"]] == [id(p) for p in real["params"]]
+        for key in ("lr", "weight_decay", *(("betas", "eps") if "betas" in seen else ())):
+            assert seen.get(key) == real.get(key), key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_doctor_examines_each(name):
+    """With steps of the very optimizer, which are taken back."""
+    model, optimizer = optimizer_of(name, weight_decay=0.1)
+    take_steps(model, optimizer, [5])
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    report = diagnose(
+        model,
+        {"ids": torch.tensor([[4, 5, 6, 7], [7, 6, 5, 4]])},
+        optimizer=torch_optimizer(model, optimizer.config, 1e-3, optimizer.state_tensors()),
+        only=["adam-eps", "decay-on-norms", "parameter-missing", "gradient-ratio"],
+    )
+    assert not report.of("fail", "warn"), [f.evidence for f in report.of("fail", "warn")]
+    assert {f.code for f in report.of("pass")} >= {"decay-on-norms", "parameter-missing"}
+    assert all(p.equal(before[n]) for n, p in model.named_parameters())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -256,7 +256,9 @@ def _kept(case: Case) -> Iterator[Trait]:
 
 def _adam(case: Case) -> Iterator[Trait]:
     optimizer = case.patient.optimizer
-    eps = {group["eps"] for group in optimizer.param_groups if "eps" in group} if optimizer else ()
+    groups = optimizer.param_groups if optimizer else ()
+    # Other rules have an eps, too: Adafactor two of them, Muon of another kind.
+    eps = {group["eps"] for group in groups if "betas" in group and "eps" in group}
     for each in eps:
         # Where eps is kept it makes no difference which small number it is.
         vanishes = case.dtype == torch.float16 and each < 6e-8

@@ -62,6 +62,8 @@ def _refuse_with_shards(task: Task[Any], memory: MemoryConfig, optimizer: Optimi
         problems.append(
             f'optimizer.name = "{optimizer.name}": only adamw works on parts of a matrix'
         )
+    if optimizer.states != "fp32":
+        problems.append(f'optimizer.states = "{optimizer.states}": not tried on parts of a matrix')
     if problems:
         raise RecipeError(
             'distributed.strategy "fsdp" does not go with everything',

@@ -66,7 +66,7 @@ def build_rules(
 def _refuse_eight_bit_on_cpu(groups: Sequence[ParameterGroup]) -> None:
     if any(p.device.type == "cpu" for group in groups for p in group.parameters.values()):
         raise RecipeError(
-            'optimizer.states "8bit" is for GPUs: on a CPU its step takes 37 times as long',
+            'optimizer.states "8bit" is for GPUs: on a CPU its step takes 39 times as long',
             seen="training on the CPU",
             mend='"fp32", or optimizer.name "adafactor", which remembers less still',
         )
