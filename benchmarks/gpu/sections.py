@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from benchmarks.gpu.step import SIZES, Cost, Size, build, cost, measured, now
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gnomon.decoding import EncoderDecoderScorer, SearchConfig, beam_search, greedy_search
+from gnomon.errors import GnomonError
 from gnomon.model.attend import use_backend
-from gnomon.training import MemoryConfig, TrainingConfig, utilisation
-from gnomon.training.precision import PrecisionName
+from gnomon.training import MemoryConfig, utilisation
 from gnomon.training.utilisation import matmul_ceiling
 
 PAD, BOS, EOS = 0, 2, 3
@@ -44,7 +44,7 @@ def formats(name: str, device: str) -> Iterator[Row]:
     size = SIZES[name]
     yield row("formats", "fp32", size, cost(size, device, precision="fp32"))
     yield row("formats", "tf32", size, cost(size, device, precision="fp32", around=tf32))
-    for format_ in known_formats("bf16", "bf16-master", "fp16"):
+    for format_ in ("bf16", "bf16-master", "fp16"):
         yield row("formats", format_, size, cost(size, device, precision=format_))
     if name == "base":
         big = SIZES["big"]
@@ -52,11 +52,8 @@ def formats(name: str, device: str) -> Iterator[Row]:
 
 
 def compiled(name: str, device: str) -> Iterator[Row]:
-    """Blocks compiled by torch."""
+    """Layers compiled by torch; the steps that compile are not timed."""
     size = SIZES[name]
-    if "compile" not in {field.name for field in fields(TrainingConfig)}:
-        yield Row("compile", "on", note="this version has no training.compile")
-        return
     for compile_ in (False, True):
         found = cost(size, device, precision="bf16", compile=compile_)
         yield row("compile", "on" if compile_ else "off", size, found)
@@ -103,13 +100,16 @@ def memory(name: str, device: str) -> Iterator[Row]:
 
 
 def fp8(name: str, device: str) -> Iterator[Row]:
-    size = SIZES[name]
-    if not known_formats("fp8"):
-        yield Row("fp8", "fp8", note="this version has no fp8")
-        return
-    for format_ in ("bf16", "fp8"):
-        found = cost(size, device, precision=format_)
-        yield row("fp8", format_, size, found)
+    """Pays, if at all, where matrices are large."""
+    size = SIZES["big" if name == "base" else name]
+    for format_, compile_ in (("bf16", False), ("fp8", False), ("fp8", True)):
+        what = f"{format_}, compiled" if compile_ else format_
+        try:
+            found = cost(size, device, precision=format_, compile=compile_)
+        except GnomonError as error:  # the device or torchao is missing
+            yield Row("fp8", what, note=f"{error.rule}: {error.seen}")
+        else:
+            yield row("fp8", what, size, found)
 
 
 def decoding(name: str, device: str) -> Iterator[Row]:
@@ -165,10 +165,6 @@ def row(section: str, what: str, size: Size, found: Cost) -> Row:
     smaller = found.rows < size.rows
     note = f"{found.rows} rows of a batch, as {size.rows} did not fit" if smaller else ""
     return Row(section, what, found.tokens_per_second, found.utilisation, found.peak_gb, note)
-
-
-def known_formats(*names: str) -> list[str]:
-    return [name for name in names if name in get_args(PrecisionName)]
 
 
 @contextmanager

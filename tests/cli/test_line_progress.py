@@ -19,6 +19,7 @@ import gnomon
 from command_line import run_command
 from digits import TrainedRun
 from gnomon.cli import line_progress
+from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_progress import LineProgress, figures_of, lines_of
 
 
@@ -152,3 +153,17 @@ def test_a_real_terminal_gets_the_bar_and_a_file_the_results(
     assert b"of 30 lines" in b"".join(seen)
     assert len(out.read_bytes().splitlines()) == 30
     assert b"lines" not in out.read_bytes()
+
+
+def test_what_is_typed_is_answered_line_by_line(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"one\ntwo\n")), "utf-8")
+    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", typed)
+    with line_flow(None, None, size=1024, doing="labelling", progress=None) as flow:
+        for first, chunk in flow:
+            flow.write(f"{first} {chunk}")
+    out, err = capfd.readouterr()
+    assert out == "1 ['one']\n2 ['two']\n"
+    assert "Ctrl-D ends" in err

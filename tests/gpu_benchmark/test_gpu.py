@@ -14,7 +14,15 @@ from benchmarks.gpu.sections import BUDGETS, SECTIONS
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", SECTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
+        if name == "compile"
+        else name
+        for name in SECTIONS
+    ],
+)
 def test_every_section_gives_figures(name: str) -> None:
     rows = list(SECTIONS[name]("tiny", "cpu"))
     assert rows
@@ -22,7 +30,7 @@ def test_every_section_gives_figures(name: str) -> None:
         assert row.section == name
         assert (row.tokens_per_second or 0) > 0 or row.note, row
         assert row.peak_gb is None
-        if name in ("formats", "memory", "attention"):
+        if name in ("formats", "memory", "attention", "compile"):
             assert row.utilisation is not None
             assert 0 < row.utilisation < 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
-from gnomon.cli.console import standard_input, warn_of_replaced
+from gnomon.cli.console import console, standard_input, warn_of_replaced
 from gnomon.cli.destination import destination
 from gnomon.cli.line_progress import LineProgress, lines_of
 from gnomon.cli.line_warnings import LineWarnings
@@ -104,7 +105,7 @@ def line_flow(
     progress: bool | None,
     warnings: LineWarnings | None = None,
 ) -> Iterator[Flow[str]]:
-    """`flow` of the lines of a text.
+    """`flow` of the lines of a text; what is typed at a terminal is answered line by line.
 
     Args:
         input_: a text file, also gzip; None: standard input. Bytes that are no text are replaced,
@@ -118,6 +119,9 @@ def line_flow(
 
     given = input_ or standard_input()
     replaced = Replacements()
+    if input_ is None and sys.stdin.isatty():
+        console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
+        size, progress = 1, False
     with flow(
         read_lines(given, errors="replace", replacements=replaced),
         output,

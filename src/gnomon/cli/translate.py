@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from gnomon.cli import bulk, options
-from gnomon.cli.console import console
 from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_warnings import LineWarnings
 
@@ -216,16 +214,13 @@ def translate(
     one = bulk.one_input(input_, many)
     beside = Beside(prefixes=prefix_file, required=required)
     work = job.open()
-    interactive = one is None and sys.stdin is not None and sys.stdin.isatty()
-    if interactive:
-        console().print("[dim]Type a line and press Enter; Ctrl-D ends.[/]")
     warnings = LineWarnings(job.KINDS, always=job.ALWAYS)
     with line_flow(
         one,
         output,
-        size=1 if interactive else job.CHUNK,
+        size=job.CHUNK,
         doing=job.DOING,
-        progress=False if interactive else progress,
+        progress=progress,
         warnings=warnings,
     ) as flow:
         for first, chunk in flow:

@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.api.bulk.worker import Answer, Worker
 from gnomon.errors import RecipeError, RunError, in_one_line
 
-STARTS = 3  # Ray gives a machine that is busy 30 seconds to start
+STARTS = 5  # Ray gives itself 30 seconds to start, which a busy machine may not keep
 STORE = 100 << 20  # bytes of Ray's shared memory: what goes through it are numbers of parts
 
 
@@ -36,8 +36,10 @@ class OnRay:
                 "there must be a worker and a thread at least",
                 seen=f"workers {workers}, threads {threads}",
             )
-        # Read when ray is imported: nothing is told to anybody outside.
+        # Read when Ray begins: nothing is told to anybody outside, and nothing to the user that is
+        # Ray's own affair, such as where it keeps the arguments of an actor.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
         try:
             import ray.data
         except ImportError as error:
@@ -93,7 +95,9 @@ class OnRay:
                     raise RunError(
                         "Ray must be there and start",
                         seen=f"{self.address}: {in_one_line(error)}",
-                        mend="check --ray-address and RAY_ADDRESS; without, Ray starts here",
+                        mend="try again when the machine is less busy"
+                        if self.address == "local"
+                        else "check --ray-address and RAY_ADDRESS; without, Ray starts here",
                     ) from error
 
     def _answers(self, worker: Worker, count: int) -> Iterator[Answer]:
