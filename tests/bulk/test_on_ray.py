@@ -14,6 +14,7 @@ import pytest
 from bulk.test_bulk import hostile_text
 from command_line import run_command
 from digits import TrainedRun
+from gnomon.errors import RunError
 
 ray = pytest.importorskip("ray", reason="pip install 'gnomon[ray]'")
 
@@ -24,7 +25,12 @@ def running() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_worker_niceness", "0")  # or other tests would hardly let it run
-        OnRay(workers=2, address="local").start()
+        try:
+            OnRay(workers=2, address="local").start()
+        except RunError as error:
+            if "timed out during startup" in str(error):
+                pytest.skip("Ray's own 30 seconds to start do not do on a machine this busy")
+            raise
     yield
     ray.shutdown()
 
