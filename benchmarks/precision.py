@@ -1,7 +1,7 @@
 """Number formats: how fast a training step is in each, and what loss it leads to.
 
     python -m benchmarks.precision speed                   # base-2017 size, 32k joint vocabulary
-    python -m benchmarks.precision speed --size small
+    python -m benchmarks.precision speed --size small --compile
     python -m benchmarks.precision loss --train train.en train.de --valid val.en val.de
 
 Speed: whole steps (forward, backward, clipping, AdamW) of one model on random ids, formats taking
@@ -11,9 +11,11 @@ turns; the ratio to fp32 is that of the same round. Loss: short trainings over s
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from benchmarks.short_runs import add_arguments, losses, show
@@ -22,8 +24,11 @@ from torch import Tensor
 from gnomon.model import Projection, Transformer, TransformerConfig
 from gnomon.model.attention import AttentionConfig
 from gnomon.model.feedforward import FeedForwardConfig
-from gnomon.training import Objective, ObjectiveConfig, OptimizerConfig
+from gnomon.training import MemoryConfig, Objective, ObjectiveConfig, OptimizerConfig
 from gnomon.training.allocator import keep_freed_memory
+from gnomon.training.audience import Audience
+from gnomon.training.compiled import compile_layers
+from gnomon.training.distributed.parallel import direct_forward
 from gnomon.training.optimizers import Optimizer
 from gnomon.training.passes import Passes
 from gnomon.training.precision import choose_precision
@@ -90,18 +95,24 @@ def speed(given: argparse.Namespace) -> None:
         torch.set_num_threads(given.threads)
         keep_freed_memory()
     layers, width, _, _, vocab = SIZES[given.size]
-    model = model_of(given.size)
-    model.to(device).train()
+    model = model_of(given.size).to(device).train()
     shape = given.tokens // given.length, given.length
     source = torch.randint(4, vocab, shape, device=device)
     target = torch.randint(4, vocab, (shape[0], shape[1] + 1), device=device)
     batch, objective = Ids(source, target), Objective(ObjectiveConfig(), pad_id=0)
-    optimizer = Optimizer(model, OptimizerConfig())
-    task: object = RandomTask(model)
-    seconds: dict[str, list[float]] = {name: [] for name in given.formats}
+    models = dict.fromkeys(given.formats, model)
+    if given.compile:
+        compiled = copy.deepcopy(model)
+        compile_layers(compiled, MemoryConfig(), Audience([]))
+        models |= {f"{name}, compiled": compiled for name in given.formats}
+    optimizers = {each: Optimizer(each, OptimizerConfig()) for each in models.values()}
+    seconds: dict[str, list[float]] = {name: [] for name in models}
     for round_ in range(given.rounds + 1):
-        for name in given.formats:
-            passes = Passes(task, objective, choose_precision(name, device))  # type: ignore[arg-type]
+        for name, each in models.items():
+            task: Any = RandomTask(each)
+            precision = choose_precision(name.split(",")[0], device)
+            passes = Passes(task, direct_forward(task, objective), precision)
+            optimizer = optimizers[each]
             started = _now(given)
             passes(batch, target[:, 1:].numel(), count_correct=False)
             optimizer.clip(optimizer.gradient_norm().item())
@@ -109,7 +120,8 @@ def speed(given: argparse.Namespace) -> None:
             if round_:
                 seconds[name].append(_now(given) - started)
     print(f"{given.size}: {layers}+{layers} layers, {width} wide, {shape[0]} rows of {shape[1]}")
-    print("| format | target tokens a second | times fp32 | |\n| --- | --- | --- | --- |")
+    print(f"| format | target tokens a second | times {given.formats[0]} | |")
+    print("| --- | --- | --- | --- |")
     for name, found in seconds.items():
         ratios = [a / b for a, b in zip(seconds[given.formats[0]], found, strict=True)]
         rate = target[:, 1:].numel() / statistics.median(found)
@@ -137,6 +149,7 @@ def main() -> None:
     part.add_argument("--clock", default="wall", choices=["wall", "cpu"])
     part.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     part.add_argument("--formats", nargs="+", default=["fp32", "bf16", "bf16-master"])
+    part.add_argument("--compile", action="store_true", help="each with compiled layers, too")
     part = parts.add_parser("loss")
     part.add_argument("--formats", nargs="+", default=list(FORMATS))
     add_arguments(part, steps=500)
