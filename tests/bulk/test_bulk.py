@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from command_line import run_command
 from digits import TrainedRun
-from gnomon.api.bulk import BulkReport, Listener, bulk
+from gnomon.api.bulk import BulkReport, Listener, OnRay, bulk
 from gnomon.api.bulk.inputs import find_inputs
 from gnomon.api.bulk.worker import TRIES, Answer, Worker
 from gnomon.api.lines import TranslateLines
@@ -312,6 +313,13 @@ def test_options_for_many_files_are_refused_without_on(
         done = run_command("translate", trained_run.path, *arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert words in done.stderr.decode()
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ray", "ray.data"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(RunError, match=r"gnomon\[ray\]"):
+        OnRay(workers=2)
 
 
 def test_records_are_json_that_a_person_can_read(job: TranslateLines, tmp_path: Path) -> None:

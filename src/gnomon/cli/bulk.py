@@ -132,16 +132,18 @@ def run_on_ray(
     warnings = LineWarnings(job.KINDS, always=job.ALWAYS)
     with LineProgress(progress, prints=False) as shown:
         listener = _listener(job, shown, warnings)
-        report = bulk(
-            job,
-            inputs,
-            output,
-            engine=engine,
-            part_lines=many["part_lines"] or PART_LINES,
-            restart=many["restart"],
-            listener=listener,
-        )
-    warnings.finish(listener.num_lines)
+        try:
+            report = bulk(
+                job,
+                inputs,
+                output,
+                engine=engine,
+                part_lines=many["part_lines"] or PART_LINES,
+                restart=many["restart"],
+                listener=listener,
+            )
+        finally:
+            warnings.finish(listener.num_lines)
     if report.num_finished:
         say(f"{report.num_finished:,} files, {listener.num_lines:,} lines: {output}")
 
