@@ -70,8 +70,9 @@ class CompiledLayers:
 
     def __call__(self, layer: Layer, x: Tensor, mask: Mask, *rest: Any) -> Tensor:
         """What `layer(x, mask, *rest)` gives."""
+        output: Tensor
         if not self._suits(layer, mask):
-            output: Tensor = layer(x, mask, *rest)
+            output = layer(x, mask, *rest)
             return output
         if self._compiled is None:
             self._compiled = torch.compile(
@@ -84,7 +85,11 @@ class CompiledLayers:
             elif isinstance(each, Tensor):  # the encoder's output
                 tensors.append(each)
         _mark_dynamic(tensors)
-        return self._compiled(layer, x, mask, *rest)
+        before = self.num_forms
+        output = self._compiled(layer, x, mask, *rest)
+        if self.num_forms > before:
+            self._tell()
+        return output
 
     def _suits(self, layer: Layer, mask: Mask) -> bool:
         """Whether this is a plain training pass, which nobody watches."""
@@ -107,13 +112,15 @@ class CompiledLayers:
         from torch._dynamo import lookup_backend
 
         self.num_forms += 1
-        self._audience.inform(f"compiling layers, form {self.num_forms}{_reason()}")
+        return lookup_backend("inductor")(graph, inputs)
+
+    def _tell(self) -> None:
+        reason = _reason()
+        self._audience.inform(f"layers were compiled, form {self.num_forms}{reason}")
         if self.num_forms == MOST_FORMS:
             self._audience.warn(
-                f"layers were compiled {MOST_FORMS} times{_reason()}; from now on they run as "
-                "they are"
+                f"layers were compiled {MOST_FORMS} times{reason}; from now on they run as they are"
             )
-        return lookup_backend("inductor")(graph, inputs)
 
 
 def _scores_dtype(x: Tensor) -> torch.dtype:
@@ -132,7 +139,7 @@ def _mark_dynamic(tensors: Iterable[Tensor]) -> None:
 
 
 def _reason() -> str:
-    """Why the compiler was asked again, where it says so."""
+    """Why the compiler was asked again for what it compiled last, where it says so."""
     from torch._dynamo.utils import get_compilation_metrics
 
     metrics = get_compilation_metrics()

@@ -82,8 +82,8 @@ def _dense(groups: Sequence[ParameterGroup], config: OptimizerConfig) -> Rule:
             optimizer = lion(torch_groups(groups), lr=_BIRTH, betas=config.betas)
             return TorchRule(optimizer, groups, ("exp_avg",))
         case _:
-            adamw = package("schedulefree", extra="schedule-free").AdamWScheduleFree
-            optimizer = adamw(torch_groups(groups), lr=_BIRTH, betas=config.betas, eps=config.eps)
+            free = package("schedulefree", extra="schedule-free").AdamWScheduleFree
+            optimizer = free(torch_groups(groups), lr=_BIRTH, betas=config.betas, eps=config.eps)
             return ScheduleFree(optimizer, groups)
 
 
