@@ -72,7 +72,12 @@ def evaluate_classifier(
     run = run_of(folder)
     recipe = None if run is None else read_run_recipe(run)
     if recipe is not None and not isinstance(recipe, ClassificationRecipe):
-        raise RecipeError("the run must be a classifier's", seen=recipe.task)
+        raise RecipeError(
+            "the run must be a classifier's",
+            seen=recipe.task,
+            mend="what a detector was judged by stands in the run's metrics.jsonl (gnomon runs); "
+            "fine-tune it to judge labels of yours",
+        )
     base = ClassificationConfig() if recipe is None else recipe.evaluation
     classifier: Classifier = load_for("classification", folder, device=device)
     if recipe is None:
