@@ -87,6 +87,10 @@ def test_epochs_and_micro_batches(tmp_path: Path) -> None:
     assert three.real_tokens == pytest.approx(3 * one.real_tokens)
     assert three.operations.total == pytest.approx(3 * one.operations.total)
     assert three.num_steps < one.num_steps
+    settings = ["training.max_minutes=1e-6", 'memory.recompute="budget"', 'memory.budget="1 MB"']
+    short = api.forecast(api.read_recipe(path, overrides=settings), seconds=0.3)
+    assert short.seconds == pytest.approx(6e-5)
+    assert short.layers_chosen is not None
     assert three.kept == one.kept
 
 

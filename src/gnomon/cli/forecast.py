@@ -105,15 +105,20 @@ def _lines(forecast: Forecast) -> Iterator[str]:
         f"memory beside activations: weights {_bytes(states.weights)}, gradients "
         f"{_bytes(states.gradients)}, optimizer {_bytes(states.optimizer)}{average}"
     )
+    if forecast.layers_chosen is not None:
+        yield forecast.layers_chosen
     yield f"precision: {forecast.precision}"
     cut = "" if forecast.timed_share > 0.99 else f", {forecast.timed_share:.0%} of their rows"
     yield (
         f"time: {forecast.seconds_per_step:.3g} s a step (from {forecast.num_timed} batches{cut}), "
         f"MFU {forecast.utilisation:.0%} of {_si(forecast.ceiling)} FLOP/s, padding counted"
     )
+    whole = timedelta(seconds=round(forecast.num_steps * forecast.seconds_per_step))
+    most = forecast.most_seconds
+    end = "" if most is None else f"; training.max_minutes ends it after {timedelta(seconds=most)}"
     yield (
-        f"      {timedelta(seconds=round(forecast.seconds))} for {forecast.num_steps:,} steps, "
-        "validations and checkpoints not counted"
+        f"      {whole} for {forecast.num_steps:,} steps, validations and checkpoints not counted"
+        f"{end}"
     )
 
 

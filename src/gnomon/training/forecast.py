@@ -25,7 +25,7 @@ from gnomon.training.utilisation import matmul_ceiling
 
 _LOOKED_AT = 256  # batches of the first epoch whose lengths are read
 _TIMED = 6  # of them that are run
-_FIRST_ROWS = 8  # that say how fast it goes
+_FIRST_ROWS = 32  # that say how fast it goes
 _BUDGETS = (0.5, 1.0, 2.0, 4.0)  # of the recipe's tokens per batch, for which memory is foreseen
 
 
@@ -113,9 +113,11 @@ class Forecast:
         micro_batch_seconds, update_seconds: of a step's parts, on average.
         accumulate: micro-batches in a step.
         num_steps: until training ends at the latest.
+        most_seconds: after which training ends in any case; None: it may take as long as it takes.
         num_timed, timed_share: batches that were run, and how much of them.
         ceiling: the most operations a second, see `matmul_ceiling`.
         precision: of these, and why.
+        layers_chosen: which layers are computed again, where a memory budget says so.
     """
 
     parameters: Parameters
@@ -129,10 +131,12 @@ class Forecast:
     update_seconds: float
     accumulate: int
     num_steps: int
+    most_seconds: float | None
     num_timed: int
     timed_share: float
     ceiling: float
     precision: str
+    layers_chosen: str | None
 
     @property
     def seconds_per_step(self) -> float:
@@ -142,7 +146,8 @@ class Forecast:
     @property
     def seconds(self) -> float:
         """Of all steps, without validations and checkpoints."""
-        return self.num_steps * self.seconds_per_step
+        whole = self.num_steps * self.seconds_per_step
+        return whole if self.most_seconds is None else min(whole, self.most_seconds)
 
     @property
     def utilisation(self) -> float:
@@ -184,10 +189,12 @@ def foresee(rehearsal: Rehearsal, training: TrainingConfig, *, seconds: float = 
         update_seconds=timing.update_seconds,
         accumulate=a,
         num_steps=_num_steps(rehearsal, training),
+        most_seconds=None if training.max_minutes is None else 60 * training.max_minutes,
         num_timed=timing.num_batches,
         timed_share=timing.share,
         ceiling=matmul_ceiling(rehearsal.device, rehearsal.precision.name),
         precision=rehearsal.precision.reason,
+        layers_chosen=rehearsal.layers_chosen,
     )
 
 
