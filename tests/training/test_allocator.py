@@ -1,6 +1,9 @@
 import multiprocessing
+import os
 import platform
 import resource
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -34,3 +37,13 @@ def test_large_tensors_are_not_mapped_anew():
     by_default, kept = results.get(timeout=60)
     child.join()
     assert kept < by_default / 10
+
+
+def test_fewer_kernels_are_kept_unless_the_environment_says_otherwise() -> None:
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    show = f"import os, gnomon.training; print(*(os.environ[name] for name in {names}))"
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    for given, expected in (({}, ["128", "128"]), ({names[1]: "7"}, ["128", "7"])):
+        command = [sys.executable, "-c", show]
+        done = subprocess.run(command, env=clean | given, capture_output=True, check=True)
+        assert sorted(done.stdout.decode().split()) == expected

@@ -5,6 +5,7 @@ a tokenizer is. Validation, progress bars and logs reach it as callables and lis
 here may import a room that lies above (recipes, api, cli).
 """
 
+from gnomon.training.allocator import bound_kernel_caches
 from gnomon.training.averaging import Average, AveragingConfig, write_mean, write_record
 from gnomon.training.checkpoint import check_weights
 from gnomon.training.config import TrainingConfig
@@ -71,3 +72,5 @@ __all__ = [
     "write_mean",
     "write_record",
 ]
+
+bound_kernel_caches()
