@@ -50,11 +50,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Training:
-    """A training that ended: where it is and how it went."""
+    """A training that ended: where it is and how it went.
+
+    Attributes:
+        rank: of this process among those that trained together; 0 has written the run.
+    """
 
     run: Path
     recipe: Recipe
     outcome: Outcome
+    rank: int = 0
 
 
 def read_recipe(
@@ -196,20 +201,23 @@ def train(
         overrides=overrides,
     )
     folder = RunFolder(run_path(recipe, run))
+    warn, rank = say, own_rank()
+    if rank:
+        say = _say_nothing  # rank 0 has said it
     recipe = with_network(recipe, folder, start_from, say)
     # Slips are told before the text is read, which may take an hour.
     device = choose_device(recipe.training.device)
     choose(only=accept)
     with ExitStack() as leaving:
-        if own_rank() == 0:
+        if rank == 0:
             folder.refuse_foreign()
             leaving.enter_context(folder.lock())
-        world = leaving.enter_context(joined(recipe.distributed, device, folder.path, warn=say))
+        world = leaving.enter_context(joined(recipe.distributed, device, folder.path, warn=warn))
         with world.first_goes_first():
             if world.is_first:
                 claim(folder, recipe, num_ranks=world.size)
             continued = folder.state() is not None
-            job = job_of(recipe, say if world.is_first else _say_nothing)
+            job = job_of(recipe, say)
             job.prepare(
                 cache_beside(folder.path),
                 folder.checkpoints.newest() if continued else [],
@@ -241,7 +249,7 @@ def train(
             if check:
                 _examine(job, folder, recipe, accept, examined)
         outcome = trainer.fit()
-    return Training(folder.path, recipe, outcome)
+    return Training(folder.path, recipe, outcome, world.rank)
 
 
 def _say_nothing(message: str) -> None:

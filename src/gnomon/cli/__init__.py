@@ -5,6 +5,7 @@ Nothing heavy is imported before a verb runs, so that `gnomon --help` is instant
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -27,7 +28,10 @@ def main() -> None:
     except GnomonError as error:
         from gnomon.cli.console import console
 
-        console().print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False)
+        # Of several ranks each has its own say, since one may fail alone.
+        rank = os.environ.get("RANK", "0")
+        whose = "error" if rank == "0" else f"error on rank {rank}"
+        console().print(f"[bold red]{whose}:[/] {_escaped(str(error))}", highlight=False)
         sys.exit(error.exit_code)
     except OSError as error:
         from gnomon.cli.console import console

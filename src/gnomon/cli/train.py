@@ -118,7 +118,7 @@ def train(
         examined=_say_examined,
     )
     outcome = training.outcome
-    if outcome.finished:
+    if outcome.finished and training.rank == 0:
         _say_expected(training)
         _say_scores(training)
         task = training.recipe.task

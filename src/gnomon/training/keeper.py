@@ -189,7 +189,8 @@ class Keeper:
     def average(self, state: TrainingState, validation: Validation | None) -> AverageRecord:
         """Write `checkpoints/averaged/` from saved ones, the last step's among them, and judge it.
 
-        The model has the last step's weights again afterwards.
+        The model has the last step's weights again afterwards. Rank 0 alone calls it, when no
+        rank trains any more.
 
         Raises:
             ModelError: when the weights of a checkpoint cannot be read.

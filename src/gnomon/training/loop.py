@@ -22,7 +22,7 @@ from gnomon.training.compiled import compile_layers
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.differentiate import Differentiate
-from gnomon.training.distributed import DistributedConfig, World, parallel
+from gnomon.training.distributed import DistributedConfig, World, choose_parallel
 from gnomon.training.distributed.generators import seed_rank
 from gnomon.training.events import (
     CheckpointRecord,
@@ -110,13 +110,14 @@ class Trainer:
         task.model.to(self.device)
         self.objective = Objective(objective, pad_id=task.pad_id, class_weights=task.class_weights)
         self._layers_chosen = choose_layers(memory, task, self.objective, precision)
-        self._parallel = parallel(
+        self._parallel = choose_parallel(
             distributed,
             task,
             self.objective,
             memory=memory,
             optimizer=optimizer,
             precision=precision,
+            compiled=training.compile,
             world=world,
             device=self.device,
         )
@@ -296,6 +297,11 @@ class Trainer:
         self.audience.tell(lambda listener: listener.on_start(record))
         if self._layers_chosen is not None:
             self.audience.inform(self._layers_chosen)
+        if (ranks := self.world.size) > 1:
+            self.audience.inform(
+                f"{ranks} ranks train as one: a step takes {self.config.accumulate * ranks} "
+                "micro-batches"
+            )
 
     def _finish(self, reason: str) -> Outcome:
         if self.averaging.at_end:
@@ -371,7 +377,8 @@ class Trainer:
         """Average checkpoints; the last step is one of them, so it must be on the disk."""
         self._save()
         self._settle()
-        record = self.keeper.average(self.state, self.validation)
+        with self.keeper.shipped_weights():
+            record = self.world.by_first(partial(self.keeper.average, self.state, self.validation))
         if len(record.members) < self.averaging.count:
             self.audience.warn(
                 f"only {len(record.members)} checkpoints to average where averaging.count asks "

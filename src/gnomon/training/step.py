@@ -90,21 +90,24 @@ class TakeStep:
             )
         share, num_own = self._world.share_of(specs)
         batches = [self._task.collate(spec) for spec in share]
-        own = (self._objective.num_tokens(self._task.target(b)) for b in batches[:num_own])
-        num_tokens = int(self._world.sums(sum(own))[0])
+        num_tokens = sum(
+            self._objective.num_tokens(self._task.target(b)) for b in batches[:num_own]
+        )
         batches = [batch.to(self._device) for batch in batches]
         data_seconds = time.perf_counter() - started
 
         self._world.at(step, "computing")
-        gradients = self._differentiate(
-            batches,
-            num_own,
-            num_tokens,
-            state.loss_scale,
-            states,
-            step=step,
-            count_correct=step % self._config.log_every == 0,
-        )
+        num_tokens = int(self._world.sums(num_tokens)[0])
+        with self._world.exchanging():
+            gradients = self._differentiate(
+                batches,
+                num_own,
+                num_tokens,
+                state.loss_scale,
+                states,
+                step=step,
+                count_correct=step % self._config.log_every == 0,
+            )
         state.precision = self._differentiate.precision.name
         if not gradients.are_finite:
             with self._parallel.whole():

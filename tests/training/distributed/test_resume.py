@@ -141,6 +141,31 @@ def test_weights_and_states_survive_two_ranks_one_rank_two_ranks(tmp_path, way):
     assert_same(found, expected)
 
 
+@pytest.mark.parametrize("way", ["ddp", "fsdp shards"])
+def test_checkpoints_are_averaged_by_one_rank(tmp_path, way):
+    settings = {"checkpoint_every": 2, "keep_last": 9, "max_steps": 6}
+    averaging = AveragingConfig(kind="last", count=3)
+
+    def work(rank):
+        task = TinyTask()
+        seen = []
+
+        def validate(step):
+            seen.append(task.model.inner.weight.sum().item())
+            return {"nll": seen[-1]}
+
+        settings["validate"] = validate
+        fit_as_rank(tmp_path / "run", task, averaging=averaging, distributed=WAYS[way], **settings)
+        return len(seen)
+
+    assert run_ranks(tmp_path, work) == [2, 0]  # at the end, and of the average
+    run = RunFolder(tmp_path / "run")
+    members = [everything(tmp_path / "run", step)["inner.weight"] for step in (2, 4, 6)]
+    averaged = load_file(run.checkpoints.averaged_path / "model.safetensors")["inner.weight"]
+    torch.testing.assert_close(averaged, torch.stack(members).mean(dim=0))
+    assert not (run.checkpoints.averaged_path / SHARDS).exists()
+
+
 def test_fewer_ranks_with_more_accumulation_go_on_alike(tmp_path):
     settings = {"checkpoint_every": 4, "keep_last": 9}
 

@@ -7,15 +7,15 @@ Nothing here knows the loop, the run or its files but for the signs of life.
 from gnomon.training.distributed.config import DistributedConfig
 from gnomon.training.distributed.launch import joined, own_rank
 from gnomon.training.distributed.parallel import Parallel, direct_forward
-from gnomon.training.distributed.strategy import parallel
+from gnomon.training.distributed.strategy import choose_parallel
 from gnomon.training.distributed.world import World
 
 __all__ = [
     "DistributedConfig",
     "Parallel",
     "World",
+    "choose_parallel",
     "direct_forward",
     "joined",
     "own_rank",
-    "parallel",
 ]

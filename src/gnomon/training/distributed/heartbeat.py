@@ -71,6 +71,11 @@ class Heartbeat:
             self._path(self._now.rank).unlink()
             self._folder.rmdir()  # by whoever is the last
 
+    @property
+    def step(self) -> int:
+        """What this rank is at."""
+        return self._now.step
+
     def at(self, step: int, doing: str) -> None:
         """Note what this rank does now."""
         self._now = replace(self._now, step=step, doing=doing, waits=False, since=time.time())

@@ -64,22 +64,22 @@ def joined(
             _join(_backend(config, device), timeout)
             leaving.callback(dist.destroy_process_group)
         rank, size = dist.get_rank(), dist.get_world_size()
+        prompt = dist.new_group(backend="gloo", timeout=timeout)
+        patient = dist.new_group(backend="gloo", timeout=_WHILE_FIRST_WORKS)
+        saving = None
+        if config.sharded_checkpoints:
+            saving = dist.new_group(backend="gloo", timeout=_WHILE_FIRST_WORKS)
         heartbeat = None
-        if config.heartbeat_seconds:
-            heartbeat = leaving.enter_context(
-                Heartbeat(
-                    run / HEARTBEAT_FOLDER, rank, size, every=config.heartbeat_seconds, warn=warn
-                )
-            )
+        if config.heartbeat_seconds:  # only now that rank 0 is here, whose folder it is
+            folder, every = run / HEARTBEAT_FOLDER, config.heartbeat_seconds
+            heartbeat = leaving.enter_context(Heartbeat(folder, rank, size, every=every, warn=warn))
         yield World(
             rank,
             size,
             int(os.environ.get("LOCAL_RANK", rank)),
-            prompt=dist.new_group(backend="gloo", timeout=timeout),
-            patient=dist.new_group(backend="gloo", timeout=_WHILE_FIRST_WORKS),
-            saving=dist.new_group(backend="gloo", timeout=_WHILE_FIRST_WORKS)
-            if config.sharded_checkpoints
-            else None,
+            prompt=prompt,
+            patient=patient,
+            saving=saving,
             heartbeat=heartbeat,
         )
 

@@ -72,27 +72,17 @@ def direct_forward(task: Task[Any], objective: Objective) -> Forward:
 
 
 class ForwardPass(nn.Module):
-    """`direct_forward` as a module, for wrappers that hook into modules.
+    """`direct_forward` as a module, for wrappers that hook into modules."""
 
-    Args:
-        drops: whether passes leave out parts of the model, each others.
-    """
-
-    def __init__(self, task: Task[Any], objective: Objective, *, drops: bool = False) -> None:
+    def __init__(self, task: Task[Any], objective: Objective) -> None:
         super().__init__()
         self.model = task.model
         self._direct = direct_forward(task, objective)
-        self._drops = drops
 
     def forward(self, batch: Any, count_correct: bool) -> tuple[Tensor, Tensor, int, Tensor | None]:
         """The fields of `LossSums`: wrappers look for tensors in tuples."""
         sums = self._direct(batch, count_correct)
-        loss = sums.loss
-        if self._drops:
-            # What an earlier pass of this step has used is exchanged although this one drops it.
-            used = [p.sum() for p in self.model.parameters() if p.grad is not None]
-            loss = loss + 0.0 * torch.stack(used).sum() if used else loss
-        return loss, sums.nll, sums.num_tokens, sums.num_correct
+        return sums.loss, sums.nll, sums.num_tokens, sums.num_correct
 
 
 def through(wrapped: nn.Module) -> Forward:
@@ -126,7 +116,7 @@ class Replicated(Parallel):
 
     def _wrap(self, batch: Any) -> Forward:
         drops = any(getattr(module, "layer_drop", 0.0) for module in self.task.model.modules())
-        module = ForwardPass(self.task, self._objective, drops=drops)
+        module = ForwardPass(self.task, self._objective)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers
             wrapped = nn.parallel.DistributedDataParallel(

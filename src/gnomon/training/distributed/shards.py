@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,8 @@ class ShardWriter:
         from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
         if not self._later:
-            save(dict(tensors), checkpoint_id=folder, process_group=self._group)
+            with _failing_plainly():
+                save(dict(tensors), checkpoint_id=folder, process_group=self._group)
             then()
             done: Future[None] = Future()
             done.set_result(None)
@@ -52,10 +54,23 @@ class ShardWriter:
         assert isinstance(written, Future)
 
         def finish() -> None:
-            written.result()
+            with _failing_plainly():
+                written.result()
             then()
 
         return self._thread.submit(finish)
+
+
+@contextmanager
+def _failing_plainly() -> Iterator[None]:
+    """A full disk is told as such, and not as torch's BaseException around it."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except CheckpointException as error:
+        causes = [cause for cause, _ in error.failures.values()]
+        raise next((c for c in causes if isinstance(c, OSError)), OSError(str(error))) from error
 
 
 def read_shards(folder: Path, trained: nn.Module) -> dict[str, Tensor]:

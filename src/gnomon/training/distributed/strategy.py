@@ -17,7 +17,7 @@ from gnomon.training.precision import Precision
 from gnomon.training.task import Task
 
 
-def parallel(
+def choose_parallel(
     config: DistributedConfig,
     task: Task[Any],
     objective: Objective,
@@ -25,38 +25,46 @@ def parallel(
     memory: MemoryConfig,
     optimizer: OptimizerConfig,
     precision: Precision,
+    compiled: bool,
     world: World,
     device: torch.device,
 ) -> Parallel:
     """Wrap the task's model, which is on `device`, for the ranks there are.
+
+    Args:
+        compiled: whether the layers of the task's model will be.
 
     Raises:
         RecipeError: the recipe asks for what this strategy cannot do.
     """
     if world.size == 1:
         return Parallel(task, objective)
-    if precision.name == "bf16-master":
+    if precision.name in ("bf16-master", "fp8"):
         raise RecipeError(
-            "ranks exchange gradients of the weights' own format",
-            seen='training.precision = "bf16-master" with several ranks',
+            "several ranks train in fp32, bf16 or fp16",
+            seen=f'training.precision = "{precision.name}", whose passes go by other weights',
             mend='use "bf16"',
         )
     if config.strategy == "ddp":
         return Replicated(task, objective, world)
-    _refuse_with_shards(task, memory, optimizer)
+    _refuse_with_shards(task, memory, optimizer, compiled)
     from gnomon.training.distributed.sharded import Sharded  # a second to import
 
     return Sharded(task, objective, world, device)
 
 
-def _refuse_with_shards(task: Task[Any], memory: MemoryConfig, optimizer: OptimizerConfig) -> None:
+def _refuse_with_shards(
+    task: Task[Any], memory: MemoryConfig, optimizer: OptimizerConfig, compiled: bool
+) -> None:
     problems = []
+    if compiled:
+        problems.append("training.compile")
     if any(getattr(module, "layer_drop", 0.0) for module in task.model.modules()):
         problems.append("model.layer_drop: every rank must run every layer to gather its weights")
-    if memory.activations != "kept":
+    if memory.recompute not in ("none", "full") or memory.activations != "kept":
         problems.append(
-            f'memory.activations = "{memory.activations}": weights that are gathered for a layer '
-            "would be taken for activations"
+            f'[memory] recompute = "{memory.recompute}", activations = "{memory.activations}": it '
+            "goes by where whole weights lie"
         )
     if optimizer.name != "adamw":
         problems.append(

@@ -6,6 +6,7 @@ weights go their own way (`parallel.py`).
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 T = TypeVar("T")
+
+_PLACE = re.compile(r"\[/[^\]]*\] ")  # in torch's C++, which gloo's messages begin with
 
 
 class World:
@@ -147,22 +150,36 @@ class World:
             self.by_first(lambda: None)
 
     @contextmanager
+    def exchanging(self) -> Iterator[None]:
+        """Around work in which gradients go between ranks: a rank that is lost is told as such."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.size == 1 or not any(name in str(error) for name in ("gloo", "NCCL")):
+                raise
+            raise self._left_alone(error) from error
+
+    @contextmanager
     def _talking(self) -> Iterator[None]:
         """Name the ranks that do not answer."""
-        beat = self.heartbeat
         try:
             with self._waiting():
                 yield
         except RuntimeError as error:
-            seen = f"rank {self.rank}: {str(error).splitlines()[0]}"
-            if beat is not None:
-                seen += f"\n  {beat.behind() or 'no rank is known to be behind'}"
-            raise TrainingStopped(
-                "All ranks must take part in every step",
-                seen=seen,
-                mend="look at what that rank printed; with torchrun --max-restarts all begin again "
-                "from the last checkpoint. If it was only slow, raise distributed.timeout_minutes",
-            ) from error
+            raise self._left_alone(error) from error
+
+    def _left_alone(self, error: RuntimeError) -> TrainingStopped:
+        said = _PLACE.sub("", str(error).splitlines()[0])
+        seen = f"rank {self.rank}: {said}"
+        if self.heartbeat is not None:
+            others = self.heartbeat.behind() or "no rank is known to be behind"
+            seen = f"rank {self.rank} at step {self.heartbeat.step}: {said}\n  {others}"
+        return TrainingStopped(
+            "All ranks must take part in every step",
+            seen=seen,
+            mend="look at what that rank printed; with torchrun --max-restarts all begin again "
+            "from the last checkpoint. If it was only slow, raise distributed.timeout_minutes",
+        )
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
