@@ -5,6 +5,8 @@ import torch
 from safetensors.torch import load_file
 
 from gnomon.training import DistributedConfig, OptimizerConfig, read_metrics
+from gnomon.training.distributed import World
+from gnomon.training.distributed.generators import seed_rank
 from gnomon.training.run import RunFolder
 from training.distributed.ranks import results, run_ranks, spawned
 from training.tiny_task import TinyTask, fit_as_rank, trainer
@@ -91,6 +93,19 @@ def test_dropout_differs_between_ranks_and_is_seeded(tmp_path):
         assert torch.equal(tensor, states(tmp_path / "b")[name])
     generators = [states(tmp_path / "a")[f"generator/cpu{each}"] for each in ("", "/rank-1")]
     assert not torch.equal(*generators)
+
+
+def test_each_rank_begins_with_draws_of_its_own():
+    def first(rank, seed=1, step=0):
+        seed_rank(seed, World(rank, 3), step=step)
+        return float(torch.rand((), dtype=torch.float64))
+
+    assert first(0) == float(torch.rand((), dtype=torch.float64, generator=alone()))
+    assert len({first(0), first(1), first(2), first(1, seed=2), first(1, step=5)}) == 5
+
+
+def alone():
+    return torch.Generator().manual_seed(1)
 
 
 def test_a_bad_batch_of_one_rank_stops_all_and_is_named(tmp_path):
