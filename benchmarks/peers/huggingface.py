@@ -4,7 +4,7 @@ There is no command to train a new translator with: `huggingface_train.py` besid
 script that a user would write. Batches are of a number of sentences, of about one source length
 (`group_by_length`), which pad least; the number is that which gives as many target tokens as the
 others train on. The optimizer is the fused one. Attention is "eager": with dropout on its weights
-"sdpa" falls back to a slower composition of the same steps on CPUs.
+"sdpa" falls back to a composition of the same steps on CPUs.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from gnomon.model.attend import attend, weights
@@ -15,6 +16,7 @@ from gnomon.model.norm import RMSNorm
 from gnomon.model.patterns import BlockSparse, Pattern, SlidingWindow
 from gnomon.model.recompute import recomputable
 from gnomon.model.rope import Rotation
+from gnomon.model.unpadded import Unpadded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,15 +95,29 @@ class Attention(nn.Module):
         shared = self.num_key_value_heads * self.head_size
         return self.num_heads * self.head_size, shared, shared
 
-    def heads(self, x: Tensor) -> Tensor:
-        """`[B, L, heads * K]` as `[B, heads, L, K]`."""
-        return x.view(*x.shape[:2], -1, self.head_size).transpose(1, 2)
+    def heads(self, x: Tensor, sizes: tuple[int, ...], rows: Unpadded | None) -> list[Tensor]:
+        """`[B, L, sum(sizes)]` as `[B, heads, L, K]` for each of `sizes`.
+
+        Args:
+            x: what a product gave; `[1, N, sum(sizes)]` of real tokens only where there are `rows`.
+            sizes: of each part, heads * K.
+            rows: where the real tokens belong.
+        """
+        if rows is not None:
+            parts = tuple(size // self.head_size for size in sizes)
+            return rows.split_heads(x, parts, self.head_size)
+        return [
+            each.view(*each.shape[:2], -1, self.head_size).transpose(1, 2)
+            for each in torch.split(x, list(sizes), dim=-1)
+        ]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
-        """Attend with all heads and project back: `[B, T, D]`."""
+        """Attend with all heads and project back: `[B, T, D]`, or `[1, N, D]` of real tokens."""
         probability = self.dropout if self.training else 0.0
         context = attend(query, key, value, mask, scale=self.scale, dropout=probability)
-        output: Tensor = self.out(context.transpose(1, 2).flatten(2))
+        rows = mask.query_rows
+        merged = context.transpose(1, 2).flatten(2) if rows is None else rows.merge_heads(context)
+        output: Tensor = self.out(merged)
         return output
 
 
@@ -132,8 +148,7 @@ class SelfAttention(Attention):
             rotation: RoPE's angles, or None.
             cache: earlier keys and values; the new ones are appended.
         """
-        query, key, value = self.query_key_value(x).split(self.sizes(), dim=-1)
-        query, key, value = self.heads(query), self.heads(key), self.heads(value)
+        query, key, value = self.heads(self.query_key_value(x), self.sizes(), mask.query_rows)
         if self.query_norm is not None and self.key_norm is not None:
             # Back in their own dtype: the gain is fp32 also where the rest is computed in half.
             query, key = self.query_norm(query).type_as(value), self.key_norm(key).type_as(value)
@@ -172,11 +187,13 @@ class CrossAttention(Attention):
         else:
             assert memory is not None
             both = recomputable(self.key_value, memory, costly=True)
-            key, value = (self.heads(part) for part in both.chunk(2, dim=-1))
+            key, value = self.heads(both, self.sizes()[1:], mask.key_rows)
             if cache is not None:
                 cache.memory_key, cache.memory_value = key, value
-        grouped = x.reshape(key.shape[0], -1, x.shape[-1])
-        query = self.heads(recomputable(self.query, grouped, costly=True))
+        rows = mask.query_rows
+        grouped = x.reshape(key.shape[0], -1, x.shape[-1]) if rows is None else x
+        projected = recomputable(self.query, grouped, costly=True)
+        (query,) = self.heads(projected, self.sizes()[:1], rows)
         if cache is not None and cache.keeps_attention:
             cache.memory_attention = weights(query, key, mask, scale=self.scale).mean(1)
         return self.attend(query, key, value, mask).view_as(x)

@@ -10,6 +10,7 @@ from torch import Tensor
 from gnomon.model.documents import Documents
 from gnomon.model.patterns import Pattern
 from gnomon.model.score_bias import ScoreBias
+from gnomon.model.unpadded import Unpadded
 
 
 def padding_mask(keep: Tensor) -> Tensor:
@@ -47,6 +48,10 @@ class Mask:
         limit: any other limit, bool, broadcastable to `[B, 1, T, S]`.
         bias: float, broadcastable to `[B, H, T, S]`, added to the scores.
         score_bias: makes the bias from how far apart queries and keys stand.
+
+    Attributes:
+        query_rows: how the queries' tokens stand, where their padding is left out; None: as rows.
+        key_rows: the same of the keys' tokens.
     """
 
     def __init__(
@@ -79,6 +84,8 @@ class Mask:
         self.limit = limit
         self.given_bias = bias
         self.score_bias = score_bias
+        self.query_rows: Unpadded | None = None
+        self.key_rows: Unpadded | None = None
         # How it is computed in blocks and by FlexAttention, kept by whoever does it.
         self.plan: object = None
         self.flex_blocks: object = None

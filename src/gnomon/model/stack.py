@@ -17,6 +17,7 @@ from gnomon.model.positions import PositionConfig
 from gnomon.model.recompute import recomputable
 from gnomon.model.rope import Rotation, angles, cached_angles
 from gnomon.model.score_bias import AlibiBias, RelativeBias, ScoreBias
+from gnomon.model.unpadded import unpadded
 
 
 class Stack(nn.Module):
@@ -63,6 +64,7 @@ class Stack(nn.Module):
         cache: Cache | None = None,
         global_tokens: Tensor | None = None,
         documents: Documents | None = None,
+        needed: Tensor | None = None,
     ) -> Tensor:
         """Map `[B, T, D]` to `[B, T, D]`.
 
@@ -78,10 +80,24 @@ class Stack(nn.Module):
             global_tokens: bool `[B, T]`, tokens that see all and are seen by all, beside the
                 first ones; without a cache only.
             documents: of rows that hold several; without a cache and padding only.
+            needed: bool `[B, T]`, the first tokens of each row, which alone are wanted; those of
+                the others may be zeros. None: those in `keep`.
         """
         masks = self.masks(x.shape[1], keep, x.device, cache, global_tokens, documents)
         rotation = self.rotation(positions, largest, keep, cache)
         memory_mask = self.memory_mask(x.shape[1], memory, memory_keep, cache)
+        rows = memory_rows = None
+        if cache is None and self.training:
+            width = x.shape[-1]
+            rows = unpadded(keep if needed is None else needed, width)
+            memory_rows = None if memory is None else unpadded(memory_keep, width)
+        x = x if rows is None else rows.pack(x)
+        if memory is not None and memory_rows is not None:
+            memory = memory_rows.pack(memory)
+        for mask in masks:
+            mask.query_rows = mask.key_rows = rows
+        if memory_mask is not None:
+            memory_mask.query_rows, memory_mask.key_rows = rows, memory_rows
         passed_over = self.passed_over() if cache is None else frozenset()
         # The layer that runs first makes the learned bias which all share; made again by each, its
         # gradient would be lost.
@@ -101,7 +117,8 @@ class Stack(nn.Module):
                 is_bias_made = True
         if cache is not None and self.score_bias is None and self.patterns:
             cache.forget(self.patterns)
-        return x if self.final_norm is None else recomputable(self.final_norm, x)
+        x = x if self.final_norm is None else recomputable(self.final_norm, x)
+        return x if rows is None else rows.unpack(x)
 
     def passed_over(self) -> frozenset[int]:
         """Layers that this training pass leaves out; none outside training.

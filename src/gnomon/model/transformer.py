@@ -206,6 +206,7 @@ class Transformer(nn.Module):
         segments: Tensor | None = None,
         cache: Cache | None = None,
         documents: Tensor | None = None,
+        needed: Tensor | None = None,
     ) -> Tensor:
         """Hidden states `[B, T, D]` of the decoder.
 
@@ -224,6 +225,8 @@ class Transformer(nn.Module):
             documents: int64 `[B, T]`, of rows that hold several documents one after another:
                 neighbours with the same number are one, which sees nothing of the others and
                 whose positions begin at 0.
+            needed: bool `[B, T]`, the first tokens of each row, whose states alone are wanted; in
+                training those of the others may be left out (`gnomon.model.unpadded`).
         """
         if self.decoder is None or self.target_embedding is None:
             raise ModelError(
@@ -247,7 +250,15 @@ class Transformer(nn.Module):
         positions, largest = place(positions, keep, target.shape[1], past, target.device)
         x = self.target_embedding(target, self.table("target"), positions, largest, segments)
         hidden: Tensor = self.decoder(
-            x, positions, largest, keep, memory, memory_keep, cache, documents=packed
+            x,
+            positions,
+            largest,
+            keep,
+            memory,
+            memory_keep,
+            cache,
+            documents=packed,
+            needed=needed,
         )
         return hidden
 

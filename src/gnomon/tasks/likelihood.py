@@ -42,7 +42,7 @@ def outputs(model: Transformer, source: Tensor, inputs: Tensor, keep: Tensor) ->
     """
     source_keep = model.keep(source)
     memory = model.encode(source, source_keep)
-    hidden = model.decode(inputs, memory, source_keep)
+    hidden = model.decode(inputs, memory, source_keep, needed=keep)
     return model.projection(hidden[keep])
 
 

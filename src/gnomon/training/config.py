@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gnomon.model.unpadded import Unpadding
 from gnomon.training.precision import PrecisionName
 
 
@@ -29,6 +30,10 @@ class TrainingConfig:
     precision: PrecisionName = "auto"
     # Whether layers are compiled (torch.compile): no gain on CPUs, a minute at the start.
     compile: bool = False
+    # Whether padding is left out of projections, feed-forward, norms and dropout, which then see
+    # real tokens alone: auto does on a CPU where a batch has enough of it, and not in compiled
+    # layers.
+    unpadded: Unpadding = "auto"
     # auto takes the GPU where there is one.
     device: Literal["auto", "cpu", "cuda"] = "auto"
     # CPU threads; None leaves torch's choice. Results are bitwise equal for equal counts only.
@@ -76,6 +81,11 @@ class TrainingConfig:
         ]
         if not 0 <= self.seed < 2**63:
             found.append(f"training.seed must be at least 0 and below 2^63, seen {self.seed}")
+        if self.compile and self.unpadded == "always":
+            found.append(
+                'training.unpadded "always" does not go with training.compile, whose layers take '
+                'rows; mend: "auto", or leave training.compile out'
+            )
         if self.monitor_every < 0:
             found.append(f"training.monitor_every must be at least 0, seen {self.monitor_every}")
         if self.max_minutes is not None and not self.max_minutes > 0:

@@ -134,6 +134,7 @@ class Trainer:
                 self._parallel.forward,
                 precision,
                 keeping(memory, self._parallel.trained, self.device),
+                "never" if training.compile else training.unpadded,
             ),
             self.optimizer,
             self.device,

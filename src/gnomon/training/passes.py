@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnomon.model.unpadded import Unpadding, unpadding
 from gnomon.training.distributed.parallel import Forward
 from gnomon.training.memory import Keeping
 from gnomon.training.objective import LossSums
@@ -25,6 +26,7 @@ class Passes:
     forward: Forward
     precision: Precision
     keeping: Keeping = nullcontext  # what the forward pass leaves for the backward pass
+    unpadded: Unpadding = "never"  # whether padding is left out of it
 
     def __call__(
         self, batch: Any, num_tokens: int, *, count_correct: bool, scale: float = 1.0
@@ -35,7 +37,7 @@ class Passes:
             scale: by which the gradient is multiplied, the loss not.
         """
         with self.precision.weights(self.task.model):
-            with self.keeping(), self.precision.autocast():
+            with self.keeping(), self.precision.autocast(), unpadding(self.unpadded):
                 sums = self.forward(batch, count_correct)
             (sums.loss / num_tokens * scale).backward()  # type: ignore[no-untyped-call]
         return sums

@@ -59,6 +59,7 @@ class Rehearsal:
             direct_forward(task, self.objective),
             self.precision,
             keeping(memory, task.model, self.device),
+            training.unpadded,
         )
         self._clock = clock
         if self.device.type == "cpu":
