@@ -55,7 +55,13 @@ EXPERIMENTS = {
     "sst2": Experiment(1, 2, "sst2", bilstm=("training.max_steps=800",)),
     "trec": Experiment(1, 3, "trec", bilstm=("training.max_steps=600",)),
     "zh-shopping": Experiment(2, 3, "reviews", pretrain=CHINESE),
-    "chnsenticorp": Experiment(1, 2, "reviews", ("training.max_steps=1000",), pretrain=CHINESE),
+    "chnsenticorp": Experiment(
+        1,
+        2,
+        "reviews",
+        ("training.max_steps=1000", "training.validate_every=100"),
+        pretrain=CHINESE,
+    ),
 }
 
 
