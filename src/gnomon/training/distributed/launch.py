@@ -108,7 +108,16 @@ def _join(backend: str, timeout: timedelta) -> None:
             "WORLD_SIZE to train alone",
         )
     try:
-        dist.init_process_group(backend, timeout=timeout)
+        store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+        # torchrun's restarts share one store, where the addresses of dead ranks still stand.
+        attempt = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}"
+        dist.init_process_group(
+            backend,
+            store=dist.PrefixStore(attempt, store),
+            rank=rank,
+            world_size=size,
+            timeout=timeout,
+        )
     except (RuntimeError, ValueError) as error:
         raise TrainingStopped(
             "all ranks must find each other to begin",
