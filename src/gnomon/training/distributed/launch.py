@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from gnomon.errors import RecipeError, TrainingStopped
 from gnomon.training.distributed.config import DistributedConfig
@@ -108,12 +110,12 @@ def _join(backend: str, timeout: timedelta) -> None:
             "WORLD_SIZE to train alone",
         )
     try:
-        store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+        store, rank, size = next(rendezvous("env://", timeout=timeout))
         # torchrun's restarts share one store, where the addresses of dead ranks still stand.
         attempt = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}"
         dist.init_process_group(
             backend,
-            store=dist.PrefixStore(attempt, store),
+            store=PrefixStore(attempt, store),
             rank=rank,
             world_size=size,
             timeout=timeout,
