@@ -18,6 +18,7 @@ import torch
 from gnomon.api.forecast import put_together
 from gnomon.recipes import load_recipe
 from gnomon.training import choose_device
+from gnomon.training.footprint import largest_batches
 from gnomon.training.rehearsal import Rehearsal
 
 OUT_OF_MEMORY = 3  # the exit code where memory was asked for and not to be had
@@ -33,9 +34,9 @@ def main() -> None:
         _limit(request["limit"], choose_device(recipe.training.device))
         rehearsal = put_together(recipe, Path(request["cache"]), request["start_from"])
         result = _step(rehearsal, recipe.training.tokens_per_batch)
-    except (MemoryError, torch.OutOfMemoryError):
+    except (MemoryError, SystemError, torch.OutOfMemoryError):  # the second: Python's own C code
         sys.exit(OUT_OF_MEMORY)
-    except RuntimeError as error:  # what PyTorch raises on CPUs
+    except (RuntimeError, OSError, ImportError) as error:  # PyTorch on CPUs; files and libraries
         if "memory" in str(error):
             sys.exit(OUT_OF_MEMORY)
         raise
@@ -56,12 +57,11 @@ def _limit(size: int, device: torch.device) -> None:
 
 def _step(rehearsal: Rehearsal, tokens_per_batch: int) -> dict[str, Any]:
     task = rehearsal.task
-    part = task.epoch(0)[0]
-    longest = max(part, key=lambda spec: task.lengths(spec).padded().num_tokens // len(spec))
+    largest, longest = largest_batches(task)
     activations = rehearsal.footprint.of(longest)
     rows = activations.rows_in(tokens_per_batch)
     foreseen = activations(rows)
-    for batch in (task.collate(part[0]), activations.batch(rows)):
+    for batch in (task.collate(largest), activations.batch(rows)):
         rehearsal.run(batch)
         rehearsal.update()
     source, target = activations.row_lengths

@@ -23,6 +23,17 @@ _TIMES = (1, 2)  # that they are repeated
 _ALL = 1 << 62  # logits that no vocabulary reaches: they are kept whole
 
 
+def row_length(task: Task[Any], spec: Any) -> int:
+    """Tokens of each row of a batch, of both sides, padding counted."""
+    return task.lengths(spec).padded().num_tokens // len(spec)
+
+
+def largest_batches(task: Task[Any]) -> tuple[Any, Any]:
+    """Batches of the first epoch that may keep most: of most tokens, and of the longest texts."""
+    part = task.epoch(0)[0]
+    return part[0], max(part, key=partial(row_length, task))  # the first is the largest
+
+
 class Footprint:
     """Counts what forward passes keep; generators and the model's mode stay what they are.
 

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from gnomon.training.agenda import Agenda
 from gnomon.training.config import TrainingConfig
 from gnomon.training.cursor import DataCursor
 from gnomon.training.distributed import World
-from gnomon.training.footprint import Activations
+from gnomon.training.footprint import Activations, row_length
 from gnomon.training.memory.available import available_bytes
 from gnomon.training.rehearsal import Rehearsal
 from gnomon.training.state import TrainingState
@@ -276,10 +277,7 @@ def _most_rows(rehearsal: Rehearsal, longest: Activations) -> int:
 
 def _by_length(rehearsal: Rehearsal, batches: Sequence[Any]) -> list[Any]:
     """The batches of the shortest, middling and longest texts."""
-
-    def length(spec: Any) -> int:
-        return rehearsal.task.lengths(spec).padded().num_tokens // len(spec)
-
+    length = partial(row_length, rehearsal.task)
     ordered = sorted(batches, key=length)
     return _spread(ordered, 3) if length(ordered[0]) < length(ordered[-1]) else ordered[:1]
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from gnomon.model.stack import Stack
-from gnomon.training.footprint import Footprint
+from gnomon.training.footprint import Footprint, largest_batches
 from gnomon.training.memory import MemoryConfig, last_layer_kept
 from gnomon.training.objective import Objective
 from gnomon.training.precision import Precision
@@ -31,7 +31,7 @@ def choose_layers(
         return None
     budget = memory.budget_bytes
     footprint = Footprint(task, objective, precision, memory)
-    batches = _largest(task)
+    batches = largest_batches(task)
     order = _by_saving(task.model, footprint, batches)
     least, most = 0, len(order)
     while least < most:  # the fewest that fit lie between these
@@ -51,16 +51,6 @@ def choose_layers(
 
 
 _Layer = tuple[Stack, int]
-
-
-def _largest(task: Task[Any]) -> list[Any]:
-    """Batches of the first epoch that may keep most: of most tokens, and of the longest texts."""
-    part = task.epoch(0)[0]
-
-    def length(spec: Any) -> int:
-        return task.lengths(spec).padded().num_tokens // len(spec)
-
-    return [part[0], max(part, key=length)]  # the first is the largest
 
 
 def _by_saving(model: nn.Module, footprint: Footprint, batches: Sequence[Any]) -> list[_Layer]:
