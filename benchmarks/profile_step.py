@@ -1,7 +1,7 @@
 """Where the time of a training step goes, by torch.profiler: parts of the step, kinds of work.
 
-    python benchmarks/profile_step.py                         # small and base-2017, fp32 and bf16
-    python benchmarks/profile_step.py --sizes base --tokens 4096 --steps 5
+    python -m benchmarks.profile_step                         # small and base-2017, fp32 and bf16
+    python -m benchmarks.profile_step --sizes base --tokens 4096 --steps 5
 
 small is 3+3 layers, 256 wide, 8,000 subwords; base-2017 is 6+6 layers, 512 wide, 32,000. Batches
 are random ids without padding, half of the tokens on each side. The profiler itself costs a little:
@@ -17,18 +17,16 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from benchmarks.precision import SIZES, model_of
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from gnomon.model import Projection, Transformer, TransformerConfig
-from gnomon.model.attention import AttentionConfig
-from gnomon.model.feedforward import FeedForwardConfig
+from gnomon.model import Projection
 from gnomon.training import Objective, ObjectiveConfig, OptimizerConfig
 from gnomon.training.allocator import keep_freed_memory
 from gnomon.training.optimizers import Optimizer
 from gnomon.training.profile import by_group, self_times
 
-SIZES = {"small": (3, 256, 1024, 4, 8000), "base": (6, 512, 2048, 8, 32000)}
 PARTS = ("forward", "loss", "backward", "update")
 
 
@@ -36,20 +34,8 @@ class Step:
     """A training step whose parts can be timed one by one."""
 
     def __init__(self, size: str, precision: str, tokens: int, length: int) -> None:
-        layers, width, inner, heads, vocab = SIZES[size]
-        torch.manual_seed(0)
-        self.model = Transformer(
-            TransformerConfig(
-                vocab_size=vocab,
-                d_model=width,
-                num_encoder_layers=layers,
-                num_decoder_layers=layers,
-                dropout=0.1,
-                tie="all",
-                attention=AttentionConfig(num_heads=heads),
-                feedforward=FeedForwardConfig(size=inner),
-            )
-        ).train()
+        vocab = SIZES[size][-1]
+        self.model = model_of(size).train()
         rows = tokens // (2 * length)
         self.source = torch.randint(4, vocab, (rows, length))
         self.target = torch.randint(4, vocab, (rows, length + 1))
@@ -113,7 +99,7 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--sizes", nargs="+", default=["small", "base"], choices=list(SIZES))
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--tokens", type=int, default=4096, help="of both sides")
     parser.add_argument("--length", type=int, default=32, help="of a text")

@@ -1,4 +1,4 @@
-"""`--on ray`: a verb on many files by many workers; what the verbs that can share."""
+"""Verbs that make a line of each line: of one text here, or with `--on ray` of many by workers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from gnomon.cli import options
 from gnomon.cli.console import say, warn
+from gnomon.cli.line_flow import line_flow
 from gnomon.cli.line_progress import LineProgress
 from gnomon.cli.line_warnings import LineWarnings
 
@@ -78,7 +79,44 @@ class Many(TypedDict):
     restart: bool
 
 
-def one_input(inputs: Sequence[Path] | None, many: Many) -> Path | None:
+def run_lines(
+    job: LineJob,
+    inputs: Sequence[Path] | None,
+    output: Path | None,
+    *,
+    on: Literal["ray"] | None,
+    progress: bool | None,
+    prefixes: Path | None = None,
+    required: Path | None = None,
+    **many: Unpack[Many],
+) -> None:
+    """Do what such a verb is asked to.
+
+    Args:
+        prefixes, required: what goes along with one text line by line, see `Beside`.
+
+    Raises:
+        DataError: inputs or options that do not go with `on`; see also `gnomon.api.bulk`.
+    """
+    from gnomon.cli.beside import Beside
+
+    if on is not None:
+        line_by_line = {"--prefix-file": prefixes, "--required": required}
+        _run_on_ray(job, inputs, output, progress=progress, beside=line_by_line, **many)
+        return
+    one = _one_input(inputs, many)
+    beside = Beside(prefixes=prefixes, required=required)
+    work = job.open()
+    warnings = LineWarnings(job.KINDS, always=job.ALWAYS)
+    with line_flow(
+        one, output, size=job.CHUNK, doing=job.DOING, progress=progress, warnings=warnings
+    ) as flow:
+        for first, chunk in flow:
+            flow.write_made(work(chunk, first, progress=flow.done, **beside.next(len(chunk))))
+        beside.finish()
+
+
+def _one_input(inputs: Sequence[Path] | None, many: Many) -> Path | None:
     """The one text of a verb that runs here.
 
     Raises:
@@ -98,13 +136,13 @@ def one_input(inputs: Sequence[Path] | None, many: Many) -> Path | None:
     return inputs[0] if inputs else None
 
 
-def run_on_ray(
+def _run_on_ray(
     job: LineJob,
     inputs: Sequence[Path] | None,
     output: Path | None,
     *,
     progress: bool | None,
-    beside: Mapping[str, object] | None = None,
+    beside: Mapping[str, object],
     **many: Unpack[Many],
 ) -> None:
     """Run a job on Ray and tell how it goes.
@@ -119,7 +157,7 @@ def run_on_ray(
     from gnomon.api.bulk.run import PART_LINES
     from gnomon.errors import DataError
 
-    options.refuse_beside("--on", beside or {}, "these go along with one text, line by line")
+    options.refuse_beside("--on", beside, "these go along with one text, line by line")
     if not inputs or output is None:
         raise DataError(
             "workers read files and write files",

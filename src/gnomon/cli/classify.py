@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 from gnomon.cli import bulk, options
-from gnomon.cli.line_flow import line_flow
-from gnomon.cli.line_warnings import LineWarnings
 
 
 def classify(
@@ -48,21 +46,15 @@ def classify(
         batch_tokens=batch_tokens,
         as_json=json_,
     )
-    many: bulk.Many = {
-        "workers": workers,
-        "threads": threads,
-        "part_lines": part_lines,
-        "ray_address": ray_address,
-        "restart": restart,
-    }
-    if on is not None:
-        bulk.run_on_ray(job, input_, output, progress=progress, **many)
-        return
-    one = bulk.one_input(input_, many)
-    work = job.open()
-    warnings = LineWarnings(job.KINDS, always=job.ALWAYS)
-    with line_flow(
-        one, output, size=job.CHUNK, doing=job.DOING, progress=progress, warnings=warnings
-    ) as flow:
-        for first, chunk in flow:
-            flow.write_made(work(chunk, first, progress=flow.done))
+    bulk.run_lines(
+        job,
+        input_,
+        output,
+        on=on,
+        progress=progress,
+        workers=workers,
+        threads=threads,
+        part_lines=part_lines,
+        ray_address=ray_address,
+        restart=restart,
+    )

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from gnomon.cli import bulk, options
-from gnomon.cli.line_flow import line_flow
-from gnomon.cli.line_warnings import LineWarnings
 
 
 def translate(
@@ -152,7 +150,6 @@ def translate(
     standard error ("far": true with --json).
     """
     from gnomon.api.lines import TranslateLines
-    from gnomon.cli.beside import Beside
     from gnomon.errors import RecipeError
     from gnomon.tasks import Terminology
     from gnomon.text import read_lines
@@ -200,29 +197,17 @@ def translate(
         as_json=json_,
         search=settings,
     )
-    many: bulk.Many = {
-        "workers": workers,
-        "threads": threads,
-        "part_lines": part_lines,
-        "ray_address": ray_address,
-        "restart": restart,
-    }
-    if on is not None:
-        line_by_line = {"--prefix-file": prefix_file, "--required": required}
-        bulk.run_on_ray(job, input_, output, progress=progress, beside=line_by_line, **many)
-        return
-    one = bulk.one_input(input_, many)
-    beside = Beside(prefixes=prefix_file, required=required)
-    work = job.open()
-    warnings = LineWarnings(job.KINDS, always=job.ALWAYS)
-    with line_flow(
-        one,
+    bulk.run_lines(
+        job,
+        input_,
         output,
-        size=job.CHUNK,
-        doing=job.DOING,
+        on=on,
         progress=progress,
-        warnings=warnings,
-    ) as flow:
-        for first, chunk in flow:
-            flow.write_made(work(chunk, first, progress=flow.done, **beside.next(len(chunk))))
-        beside.finish()
+        prefixes=prefix_file,
+        required=required,
+        workers=workers,
+        threads=threads,
+        part_lines=part_lines,
+        ray_address=ray_address,
+        restart=restart,
+    )
